@@ -1,0 +1,1 @@
+"""redislease: a lease queue on Redis for work with consequences."""

@@ -1,0 +1,34 @@
+"""A call of one script: the unit that travels from the pure commands to whatever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from redislease.scripts import Arg
+
+T_co = TypeVar("T_co", covariant=True)
+
+Reply = list[Any]
+"""A flat list of byte strings and integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T_co]):
+    """One transition with its arguments.
+
+    It names a transition and never a key: the keys are derived from the queue by whatever runs the call, so a call can
+    also be handed to a process that is trusted with the keys when its maker is not.
+
+    Attributes:
+        script: The transition, a file of `lua/`.
+        args: Flat ARGV, in the order of the script's header.
+        parse: Turns the reply into the answer, or raises a `RedisLeaseError`.
+        confirm: Whether the answer must wait for replicas in a queue with `wait_replicas`.
+    """
+
+    script: str
+    args: Sequence[Arg]
+    parse: Callable[[Reply], T_co]
+    confirm: bool = True
