@@ -23,6 +23,7 @@ _HEADER_LINE = re.compile(r"^--( (?P<text>.*))?$")
 _KEY = re.compile(r"^KEYS\[(?P<number>\d+)\] +(?P<name>[a-z_]+)( {2,}.*)?$")
 _ARG = re.compile(r"^ARGV\[(?P<number>\d+)\] +(?P<name>[a-z_]+)( {2,}.*)?$")
 _GROUP = re.compile(r"^ARGV\[(?P<number>\d+)\.\.\.\] +(?P<names>[a-z_]+( [a-z_]+)*)( {2,}.*)?$")
+_CONTINUED = " " * 8
 _ERROR_LINE = re.compile(r"(?:user_script|@user_script|\[string [^\]]*\]):\s?(?P<line>\d+)")
 
 
@@ -60,11 +61,19 @@ def parse_header(source: str, *, name: str = "script") -> Header:
     group: tuple[str, ...] = ()
     returns: list[str] = []
     uses: list[str] = []
+    last = ""
     for line in source.splitlines():
         header_line = _HEADER_LINE.match(line)
         if not header_line:
             break
         text = header_line["text"] or ""
+        if text.startswith(_CONTINUED) and last == "group":
+            group += tuple(text.split())
+            continue
+        if text.startswith(_CONTINUED) and last == "returns":
+            returns[-1] += " " + text.strip()
+            continue
+        last = ""
         if found := _KEY.match(text):
             _expect(int(found["number"]) == len(keys) + 1, name, line)
             keys.append(found["name"])
@@ -74,8 +83,10 @@ def parse_header(source: str, *, name: str = "script") -> Header:
         elif found := _GROUP.match(text):
             _expect(not group and int(found["number"]) == len(args) + 1, name, line)
             group = tuple(found["names"].split())
+            last = "group"
         elif text.startswith("Returns "):
             returns.append(text.removeprefix("Returns ").strip())
+            last = "returns"
         elif text.startswith("Uses "):
             uses.extend(text.removeprefix("Uses ").split())
         else:

@@ -1,0 +1,27 @@
+-- Leases ready tasks to a worker. In passing it promotes due tasks and recovers expired leases, so that a queue works
+-- without a reaper.
+--
+-- KEYS[1]  meta
+-- KEYS[2]  never
+-- ARGV[1]  durable         1: the reply will wait for replicas
+-- ARGV[2]  owner           a registered identity
+-- ARGV[3]  lane            ready or approved
+-- ARGV[4]  limit           how many at most; 0 probes the path
+-- ARGV[5]  request_number  1, 2, 3 ... of this owner; the same number claims nothing new
+-- ARGV[6]  started         1: the holder acts at once, so the implicit effect opens here
+-- Returns  ok more next_due_ms now count width=16 (id name side_effect generation token expires_at remaining_ms lease_ms
+--          runtime_deadline attempts failures priority idempotency_key retry created_at payload)...
+-- Returns  paused 0 '' now 0 width=16
+-- Returns  unknown_worker
+-- Returns  stale_request number
+-- Returns  exhausted what
+-- Uses     acquire
+
+local durable = ARGV[1]
+local owner = ARGV[2]
+local lane = ARGV[3]
+local limit = ARGV[4]
+local request_number = ARGV[5]
+local started = ARGV[6]
+
+return finish(acquire(owner, lane, tonumber(limit), request_number, started), durable)

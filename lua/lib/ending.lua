@@ -1,0 +1,114 @@
+-- Uses moves policy evidence
+--
+-- How a lease ends, whatever ended it: count it, decide where the task goes, keep the answer for a replay, leave
+-- evidence. Owner, generation and token stay in the hash until the next claim; the status and the expiry do not.
+
+-- What a read-only task leaves no evidence of: only what went wrong is worth a line there.
+local QUIET_CAUSES = { completed = true, returned = true, released = true }
+
+-- The implicit effect of a non-idempotent task that records none: open from a raw claim until an ending that knows.
+local function open_handler(task)
+  if task.fields.side_effect == 'non_idempotent' and not task.fields.records_effects then
+    put(task, 'handler_open', '1')
+    increase(task, 'open_effects')
+  end
+end
+
+local function close_handler(task)
+  if task.fields.handler_open then
+    drop(task, 'handler_open')
+    if increase(task, 'open_effects', -1) <= 0 then
+      drop(task, 'open_effects')
+    end
+  end
+end
+
+local function count_same_error(task, fingerprint)
+  if fingerprint == '' then
+    return
+  end
+  if task.fields.error_fingerprint == fingerprint then
+    increase(task, 'same_errors')
+  else
+    put(task, 'error_fingerprint', fingerprint)
+    put(task, 'same_errors', '1')
+  end
+end
+
+local function note_ending(task, ending, to, rule)
+  local fields = task.fields
+  if fields.side_effect == 'read_only' and QUIET_CAUSES[ending.cause] then
+    return
+  end
+  local more = { 'to', json_string(to), 'rule', json_string(rule), 'generation', fields.claim_generation or '0',
+    'token', json_string(fields.fencing_token or ''), 'owner', json_string(fields.lease_owner or ''),
+    'claimed_at', fields.claimed_at or '0' }
+  local function also(name, value)
+    more[#more + 1] = name
+    more[#more + 1] = value
+  end
+  if fields.renewals then
+    also('renewals', fields.renewals)
+    also('first_renewal_at', fields.first_renewal_at or '0')
+    also('last_renewal_at', fields.renewed_at or '0')
+    also('longest_gap_ms', fields.longest_gap_ms or '0')
+  end
+  if ending.error then
+    also('error', json_string(ending.error))
+  end
+  if ending.by then
+    also('by', json_string(ending.by))
+    also('reason', json_string(ending.reason or ''))
+  end
+  if number_of(task, 'open_effects') > 0 then
+    also('open_effects', fields.open_effects)
+  end
+  note(task.id, evidence_line(ending.cause, unpack(more)))
+end
+
+-- ending: verb and cause; delay_ms, error, fingerprint, fresh_sequence, handler ('open' leaves it open), by, reason.
+-- Answers the new status and one detail: when it is due, or how many effects are open.
+local function end_lease(task, ending)
+  local counter = CAUSES[ending.cause]
+  if counter ~= '' then
+    increase(task, counter)
+  end
+  if ending.cause == 'returned' then
+    increase(task, 'attempts', -1)
+  end
+  if ending.cause == 'failed' then
+    count_same_error(task, ending.fingerprint or '')
+  end
+  if ending.handler ~= 'open' then
+    close_handler(task)
+  end
+  if ending.last_error then
+    put(task, 'last_error', ending.last_error)
+  end
+  if ending.fresh_sequence then
+    drop(task, 'sequence')
+  end
+  local to, rule = destination(task, ending)
+  local due = to == 'scheduled' and now + (ending.delay_ms or 0) or nil
+  local detail = due and int(due) or ''
+  if to == 'completed' then
+    detail = task.fields.open_effects or '0'
+  end
+  put(task, 'ended', table.concat({ task.fields.fencing_token or '0', ending.verb, to, detail }, ' '))
+  move(task, to, due)
+  drop(task, 'lease_expires_at')
+  drop(task, 'runtime_deadline')
+  note_ending(task, ending, to, rule)
+  count(ending.cause)
+  return to, detail
+end
+
+-- An ending that the holder did not choose: the fence rises over its token, and it is told to look.
+local function take_lease(task, ending)
+  raise_fence()
+  if task.fields.lease_owner then
+    signal(task.fields.lease_owner)
+  end
+  ending.handler = 'open'
+  return end_lease(task, ending)
+end

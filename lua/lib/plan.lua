@@ -1,0 +1,181 @@
+-- Uses defaults numbers queue
+--
+-- What a script is going to write. Scripts read and decide first, noting every change here; noting a change to a key
+-- also reads the key, so that a key of the wrong type, one that the user may not touch or one whose slot is moving ends
+-- the script before anything was written. `commit` is the only function that writes tasks and indexes.
+
+local plan = { tasks = {}, sets = {}, leaves = {}, enters = {}, fills = {}, commands = {}, counts = {} }
+local checked = {}
+local writing = false
+
+local READ = {
+  zset = function(name) return redis.call('ZCARD', prefix .. name) end,
+  hash = function(name) return redis.call('HLEN', prefix .. name) end,
+  list = function(name) return redis.call('LLEN', prefix .. name) end,
+  string = function(name) return redis.call('STRLEN', prefix .. name) end,
+}
+
+-- Reads a key that will be written, once per call; answers its size as first seen.
+local function expect(kind, name)
+  local size = checked[name]
+  if not size then
+    size = READ[kind](name)
+    checked[name] = size
+  end
+  return size
+end
+
+local function append(lists, name, first, second)
+  local list = lists[name]
+  if not list then
+    list = {}
+    lists[name] = list
+  end
+  list[#list + 1] = first
+  if second ~= nil then
+    list[#list + 1] = second
+  end
+end
+
+-- A task leaves and enters indexes only through these two.
+local function leave(index, id)
+  expect('zset', index)
+  append(plan.leaves, index, id)
+end
+
+local function enter(index, score, id)
+  expect('zset', index)
+  append(plan.enters, index, int(score), id)
+end
+
+-- Enters an index unless the task is there already: for ids that stray indexes hold.
+local function fill(index, score, id)
+  expect('zset', index)
+  append(plan.fills, index, int(score), id)
+end
+
+local function put_value(hash, id, value)
+  expect('hash', hash)
+  append(plan.sets, hash, id, value)
+end
+
+local function drop_value(hash, id)
+  if expect('hash', hash) > 0 then
+    plan.commands[#plan.commands + 1] = { 'HDEL', prefix .. hash, id }
+  end
+end
+
+-- Any other write; the caller has read the key.
+local function write(...)
+  plan.commands[#plan.commands + 1] = { ... }
+end
+
+local function count(counter, amount)
+  plan.counts[counter] = (plan.counts[counter] or 0) + (amount or 1)
+end
+
+local function call_in_parts(command, name, option, list)
+  local key = prefix .. name
+  for first = 1, #list, LIMIT.unpack do
+    local last = math.min(first + LIMIT.unpack - 1, #list)
+    if option then
+      redis.call(command, key, option, unpack(list, first, last))
+    else
+      redis.call(command, key, unpack(list, first, last))
+    end
+  end
+end
+
+-- At maxmemory a script may go on writing if its first write frees or changes nothing; so a PERSIST leads every script
+-- that must work then. The verbs that must be refused there do not call this.
+local function begin_writes()
+  if not writing then
+    writing = true
+    redis.call('PERSIST', KEYS[1])
+  end
+end
+
+local function commit_meta()
+  local fields = {}
+  if not meta[1] then
+    fields = { 'layout', LAYOUT }
+    meta[1] = LAYOUT
+  end
+  if fence ~= stored_fence then
+    fields[#fields + 1] = 'fence'
+    fields[#fields + 1] = int(fence)
+    stored_fence = fence
+  end
+  if sequence ~= stored_sequence then
+    fields[#fields + 1] = 'sequence'
+    fields[#fields + 1] = int(sequence)
+    stored_sequence = sequence
+  end
+  if #fields > 0 then
+    redis.call('HSET', KEYS[1], unpack(fields))
+  end
+end
+
+local function commit_task(task)
+  if #task.set > 0 then
+    redis.call('HSET', task.key, unpack(task.set))
+    task.set = {}
+  end
+  local dropped = {}
+  for field in pairs(task.dropped) do
+    dropped[#dropped + 1] = field
+  end
+  if #dropped > 0 then
+    redis.call('HDEL', task.key, unpack(dropped))
+    task.dropped = {}
+  end
+  task.planned = false
+end
+
+local function nothing_planned()
+  return #plan.tasks == 0 and #plan.commands == 0 and next(plan.leaves) == nil and next(plan.enters) == nil
+    and next(plan.fills) == nil and next(plan.sets) == nil and next(plan.counts) == nil
+    and fence == stored_fence and sequence == stored_sequence
+end
+
+local function commit(creating)
+  if nothing_planned() then
+    return
+  end
+  if not creating then
+    begin_writes()
+  end
+  commit_meta()
+  for _, task in ipairs(plan.tasks) do
+    commit_task(task)
+  end
+  for hash, list in pairs(plan.sets) do
+    call_in_parts('HSET', hash, nil, list)
+  end
+  for index, list in pairs(plan.leaves) do
+    call_in_parts('ZREM', index, nil, list)
+  end
+  for index, list in pairs(plan.enters) do
+    call_in_parts('ZADD', index, nil, list)
+  end
+  for index, list in pairs(plan.fills) do
+    call_in_parts('ZADD', index, 'NX', list)
+  end
+  for _, command in ipairs(plan.commands) do
+    redis.call(unpack(command))
+  end
+  for counter, amount in pairs(plan.counts) do
+    redis.call('HINCRBY', KEYS[1], counter, amount)
+  end
+  plan = { tasks = {}, sets = {}, leaves = {}, enters = {}, fills = {}, commands = {}, counts = {} }
+end
+
+-- The end of every script. A durable call makes one replicated write even when it changed nothing: a server with a
+-- replica confirms only what this connection has written.
+local function finish(reply, durable)
+  if durable == '1' then
+    begin_writes()
+    redis.call('HSET', KEYS[1], 'confirmed', int(now))
+  end
+  return reply
+end

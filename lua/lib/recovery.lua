@@ -1,0 +1,51 @@
+-- Uses ending guard
+--
+-- What time alone does to tasks: leases end and due tasks become ready. Every id is checked against its hash in the
+-- same step, so a task that was finished or renewed in between is left as it is.
+
+local LAST_ERROR = { expired = 'lease expired', max_runtime = 'max_runtime reached' }
+
+-- Plans at most `limit` recoveries. Answers the tasks recovered, as groups of id, cause, new status, generation, owner.
+local function recover_expired(limit)
+  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'leased', '-inf', '(' .. int(now), 'LIMIT', 0, limit)
+  local recovered = {}
+  for _, id in ipairs(ids) do
+    local task = read_task(id)
+    if not task or task.fields.status ~= 'leased' then
+      put_right(id, task, 'leased')
+    elseif tonumber(task.fields.lease_expires_at or '0') >= now then
+      enter('leased', tonumber(task.fields.lease_expires_at), id)
+    else
+      local cause = expiry_cause(task)
+      local owner = task.fields.lease_owner or ''
+      local to = take_lease(task, { verb = cause, cause = cause, last_error = LAST_ERROR[cause] })
+      for _, value in ipairs({ id, cause, to, task.fields.claim_generation or '0', owner }) do
+        recovered[#recovered + 1] = value
+      end
+    end
+  end
+  return recovered, #ids
+end
+
+-- Plans at most `limit` promotions; answers how many ids it took from `scheduled`.
+local function promote_due(limit)
+  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'scheduled', '-inf', int(now), 'LIMIT', 0, limit)
+  for _, id in ipairs(ids) do
+    local task = read_task(id)
+    if not task or task.fields.status ~= 'scheduled' then
+      put_right(id, task, 'scheduled')
+    else
+      move(task, 'ready')
+      count('promoted')
+    end
+  end
+  return #ids
+end
+
+-- When the next due task or expiry comes: '' when there is none.
+local function next_due()
+  local due = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0, 'WITHSCORES')
+  local expiry = redis.call('ZRANGE', prefix .. 'leased', 0, 0, 'WITHSCORES')
+  local next = math.min(tonumber(due[2] or LIMIT.integer), tonumber(expiry[2] or LIMIT.integer) + 1)
+  return next < LIMIT.integer and int(next) or ''
+end

@@ -1,0 +1,81 @@
+-- Uses queue plan
+--
+-- A task as the script sees it: its hash, read once, and the changes planned for it. Later lines of the same call see
+-- those changes.
+
+local tasks = {}
+
+-- The hash as a table, nil when there is none, false when the key holds something else.
+local function read_hash(key)
+  local flat = redis.pcall('HGETALL', key)
+  if flat.err then
+    if string.find(flat.err, 'WRONGTYPE', 1, true) then
+      return false
+    end
+    return redis.call('HGETALL', key)
+  end
+  if #flat == 0 then
+    return nil
+  end
+  local fields = {}
+  for position = 1, #flat, 2 do
+    fields[flat[position]] = flat[position + 1]
+  end
+  return fields
+end
+
+-- Answers the task, or nil with the word `unknown` or `broken`.
+local function read_task(id)
+  local task = tasks[id]
+  if task then
+    return task
+  end
+  local key = prefix .. 'task:' .. id
+  local fields = read_hash(key)
+  if not fields then
+    return nil, fields == nil and 'unknown' or 'broken'
+  end
+  task = { id = id, key = key, fields = fields, set = {}, dropped = {}, planned = false }
+  tasks[id] = task
+  return task
+end
+
+local function plan_task(task)
+  if not task.planned then
+    task.planned = true
+    plan.tasks[#plan.tasks + 1] = task
+  end
+end
+
+local function put(task, field, value)
+  plan_task(task)
+  task.fields[field] = value
+  task.dropped[field] = nil
+  task.set[#task.set + 1] = field
+  task.set[#task.set + 1] = value
+end
+
+local function drop(task, field)
+  if task.fields[field] then
+    plan_task(task)
+    task.fields[field] = nil
+    task.dropped[field] = true
+  end
+end
+
+local function number_of(task, field)
+  return tonumber(task.fields[field] or DEFAULT[field] or '0')
+end
+
+local function increase(task, field, amount)
+  local value = number_of(task, field) + (amount or 1)
+  put(task, field, int(value))
+  return value
+end
+
+-- A task starts with a hash that is not there yet; enqueue has read the key.
+local function new_task(id)
+  local task = { id = id, key = prefix .. 'task:' .. id, fields = {}, set = {}, dropped = {}, planned = false }
+  tasks[id] = task
+  return task
+end
