@@ -8,6 +8,8 @@
 -- ARGV[4]  dead_ms       retention of dead tasks; '' keeps them
 -- ARGV[5]  evidence_ms   how long evidence and decisions outlive the task; 0 deletes them with it
 -- ARGV[6]  limit         how many tasks, workers and decisions at most
+-- ARGV[7]  by            the operator who asked for it, or '' for a routine purge
+-- ARGV[8]  reason        why
 -- Returns  ok more now completed cancelled dead workers
 -- Uses     moves evidence
 
@@ -17,6 +19,8 @@ local cancelled_ms = ARGV[3]
 local dead_ms = ARGV[4]
 local evidence_ms = tonumber(ARGV[5])
 local limit = tonumber(ARGV[6])
+local by = ARGV[7]
+local reason = ARGV[8]
 
 local function forget_evidence(id)
   local log = log_of(id)
@@ -107,6 +111,11 @@ local cancelled = purge_state('cancelled', cancelled_ms)
 local dead = purge_state('dead', dead_ms)
 local workers = purge_workers()
 purge_decisions()
+if by ~= '' and completed + cancelled + dead > 0 then
+  expect('list', 'audit')
+  write('RPUSH', prefix .. 'audit', evidence_line('purge', 'by', json_string(by), 'reason', json_string(reason),
+    'completed', int(completed), 'cancelled', int(cancelled), 'dead', int(dead)))
+end
 commit()
 local more = left <= 0 or workers == limit
 return finish({ 'ok', more and '1' or '0', int(now), int(completed), int(cancelled), int(dead), int(workers) }, durable)

@@ -161,7 +161,15 @@ class ServerLoading(ServerError):
 
 
 class NotReplicated(ServerError):
-    """The write was made but not confirmed by the replicas that were asked for in time; repeating it is safe."""
+    """The write was made but not confirmed by the replicas that were asked for in time; repeating it is safe.
+
+    Attributes:
+        answer: What the call answered, so that a claim can be given back.
+    """
+
+    def __init__(self, message: str | None = None, *, answer: object = None) -> None:
+        super().__init__(message)
+        self.answer = answer
 
 
 class PermissionDenied(ServerError):

@@ -1,0 +1,104 @@
+"""What a holder does while it holds: renew and report. Scripts: `renew`, `progress`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from redislease import encoding, limits, validation
+from redislease.commands.call import Call, Reply
+from redislease.commands.replies import groups, text, texts
+from redislease.errors import InvalidInput, LeaseEnded, LeaseLost
+from redislease.models import Handle, Lost, Renewed, Settled
+from redislease.scripts import Arg, shipped
+
+T = TypeVar("T")
+
+FIRST_GROUP = 3
+
+
+def held(handle: Handle) -> tuple[Arg, Arg, Arg, Arg]:
+    """The four values that prove a lease."""
+    return handle.id, handle.owner, handle.generation, handle.token
+
+
+def batch(handles: Sequence[Handle], limit: int, queue: str | None = None) -> None:
+    """Checks the size of a batch.
+
+    Raises:
+        InvalidInput: There are none, or more than `limit`.
+    """
+    if not 1 <= len(handles) <= limit:
+        raise InvalidInput(f"a call takes 1 to {limit} leases, not {len(handles)}")
+
+
+def lost(group: Reply) -> Lost:
+    """The refusal that a group holds."""
+    _, reason, status, generation = texts(group)
+    return Lost(reason, status or None, int(generation) if generation else None)
+
+
+def raise_lost(handle: Handle, refusal: Lost) -> None:
+    """Raises the error that a refusal means."""
+    kind = LeaseEnded if refusal.reason == "settled" else LeaseLost
+    raise kind(
+        refusal.reason,
+        task_id=handle.id,
+        generation=handle.generation,
+        current_generation=refusal.current_generation,
+        status=refusal.status,
+    )
+
+
+def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | Lost]:
+    """Reads the groups of a batch: an answer or a refusal for each lease, in the order of the call."""
+    width = int(reply[2])
+    answers: list[T | Lost] = []
+    for group in groups(reply, first, width):
+        answers.append(lost(group) if text(group[0]) == "lost" else read(texts(group)))
+    return answers
+
+
+def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lost]]:
+    """Extends up to 200 leases. Script: `renew`.
+
+    Args:
+        leases: Handles, each with the new length in milliseconds, or None for the task's own.
+    """
+    batch([handle for handle, _ in leases], limits.RENEW_BATCH)
+    rows = [(*held(handle), "" if length is None else length) for handle, length in leases]
+    return Call("renew", shipped()["renew"].bind(rows), _parse_renew, confirm=False)
+
+
+def _read_renewed(group: list[str]) -> Renewed:
+    return Renewed(int(group[1]), int(group[2]), group[0] == "capped")
+
+
+def _parse_renew(reply: Reply) -> list[Renewed | Lost]:
+    return each(reply, FIRST_GROUP, _read_renewed)
+
+
+def progress(
+    handle: Handle, number: int, done: int | float, total: int | float | None = None, note: str | None = None
+) -> Call[list[Settled | Lost]]:
+    """Reports how far the work is. Script: `progress`.
+
+    Args:
+        handle: The lease.
+        number: 1, 2, 3 … of this lease; a report that arrives late does not replace a newer one.
+        done: How much is done.
+        total: Of how much.
+        note: At most 1 KiB.
+    """
+    for value, what in ((done, "done"), (total, "total")):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InvalidInput(f"{what} must be a number")
+    if note is not None:
+        validation.note(note, "the note", empty=True)
+    body = encoding.to_json({"done": done, "total": total, "note": note}, "progress", max_bytes=2 * limits.NOTE_BYTES)
+    rows = [(*held(handle), number, body)]
+    return Call("progress", shipped()["progress"].bind(rows), _parse_progress, confirm=False)
+
+
+def _parse_progress(reply: Reply) -> list[Settled | Lost]:
+    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]))

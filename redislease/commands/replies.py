@@ -1,0 +1,29 @@
+"""Reads flat replies. Every value arrives as bytes, whatever the connection's settings are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from redislease.commands.call import Reply
+
+
+def text(value: Any) -> str:
+    """A value as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def texts(reply: Reply) -> list[str]:
+    """A whole reply as text."""
+    return [text(value) for value in reply]
+
+
+def optional_int(value: Any) -> int | None:
+    """An integer, or None for ''."""
+    return int(value) if value else None
+
+
+def groups(reply: Reply, first: int, width: int) -> Iterator[Reply]:
+    """The groups of `width` values from a position to the end."""
+    for start in range(first, len(reply), width):
+        yield reply[start : start + width]

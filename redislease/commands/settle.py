@@ -1,0 +1,152 @@
+"""The endings that a holder chooses. Scripts: `complete`, `fail`, `release`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redislease import limits, validation
+from redislease.commands.call import Call, Reply
+from redislease.commands.claim import claim_args, parse_claim
+from redislease.commands.hold import FIRST_GROUP, batch, each, held
+from redislease.errors import RedisLeaseError
+from redislease.models import Claimed, Handle, Lost, Settled
+from redislease.scripts import shipped
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A lease to complete: its result as JSON, '' for none, and where a larger one lies."""
+
+    handle: Handle
+    result: bytes = b""
+    result_ref: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NextClaim:
+    """What to claim in the same call as a completion."""
+
+    owner: str
+    request_number: int
+    limit: int
+    lane: str = "ready"
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A lease whose attempt failed.
+
+    Attributes:
+        handle: The lease.
+        error: What happened; at most 8 KiB are kept.
+        retry: False sends the task to dead.
+        delay_ms: How long it waits before the next attempt.
+        not_done: The handler knows that nothing happened outside.
+        fingerprint: What makes two failures the same one; '' never counts.
+    """
+
+    handle: Handle
+    error: str
+    retry: bool = True
+    delay_ms: int = 0
+    not_done: bool = False
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A lease given back.
+
+    Attributes:
+        handle: The lease.
+        delay_ms: How long the task waits; None: not at all.
+        interrupted: It was in the middle of its work, so an effect may have happened.
+        never_started: Nothing was begun: the attempt does not count.
+        fresh: The task takes a new place behind what waits now.
+    """
+
+    handle: Handle
+    delay_ms: int | None = None
+    interrupted: bool = False
+    never_started: bool = False
+    fresh: bool = False
+
+
+Completed = tuple[list[Settled | Lost], Claimed | RedisLeaseError | None]
+"""An answer for each completion, and what the claim brought or why it was refused."""
+
+
+def complete(completions: Sequence[Completion], claim: NextClaim | None = None) -> Call[Completed]:
+    """Completes up to 500 leases, and claims the next batch in the same call. Script: `complete`.
+
+    The claim may be refused while the completions stand, so its error is answered and not raised.
+    """
+    batch([one.handle for one in completions], limits.SETTLE_BATCH)
+    rows = [(*held(one.handle), one.result, one.result_ref) for one in completions]
+    wanted = claim_args("", 0, 0, "ready", False)
+    if claim is not None:
+        wanted = claim_args(claim.owner, claim.request_number, claim.limit, claim.lane, claim.started)
+    return Call("complete", shipped()["complete"].bind(rows, **wanted), _parse_complete)
+
+
+def _read_completed(group: list[str]) -> Settled:
+    return Settled(group[1], open_effects=int(group[2] or 0), replay=group[3] == "replay")
+
+
+def _parse_complete(reply: Reply) -> Completed:
+    first_group = FIRST_GROUP + 1
+    claimed_from = first_group + int(reply[2]) * int(reply[3])
+    answers = each(reply[:claimed_from], first_group, _read_completed)
+    if len(reply) == claimed_from:
+        return answers, None
+    try:
+        return answers, parse_claim(reply[claimed_from:])
+    except RedisLeaseError as refusal:
+        return answers, refusal
+
+
+def _read_returned(group: list[str]) -> Settled:
+    return Settled(group[1], due_at=int(group[2]) if group[2] else None, replay=group[3] == "replay")
+
+
+def _parse_returned(reply: Reply) -> list[Settled | Lost]:
+    return each(reply, FIRST_GROUP, _read_returned)
+
+
+def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
+    """Ends up to 500 leases as failed. Script: `fail`."""
+    batch([one.handle for one in failures], limits.SETTLE_BATCH)
+    rows = []
+    for one in failures:
+        error = validation.error_text(one.error)
+        first_line = " ".join(error.split())
+        rows.append(
+            (
+                *held(one.handle),
+                "failed" if one.retry else "fatal",
+                "closed" if one.not_done else "open",
+                one.delay_ms,
+                validation.cut(one.fingerprint, limits.VALUE_BYTES // 2),
+                validation.cut(first_line, limits.VALUE_BYTES),
+                error,
+            )
+        )
+    return Call("fail", shipped()["fail"].bind(rows), _parse_returned)
+
+
+def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
+    """Gives up to 500 leases back. Script: `release`."""
+    batch([one.handle for one in returns], limits.SETTLE_BATCH)
+    rows = [
+        (
+            *held(one.handle),
+            "returned" if one.never_started else "released",
+            "open" if one.interrupted else "closed",
+            "" if one.delay_ms is None else one.delay_ms,
+            "1" if one.fresh else "",
+        )
+        for one in returns
+    ]
+    return Call("release", shipped()["release"].bind(rows), _parse_returned)

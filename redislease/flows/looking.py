@@ -1,0 +1,108 @@
+"""Reading without writing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from redislease import encoding, limits, validation
+from redislease.commands.replies import text
+from redislease.errors import InvalidInput, TaskUnknown
+from redislease.flow import Flow, Read
+from redislease.flows.context import QueueContext
+from redislease.keys import STATES
+from redislease.models import Task, TaskDetail
+
+LISTED = (*STATES, "unsettled")
+
+
+def _fields(raw: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {text(name): text(value) for name, value in raw.items()}
+
+
+def _task(context: QueueContext, task_id: str, raw: Mapping[bytes, bytes], due: bytes | None) -> Task:
+    if not raw:
+        raise TaskUnknown(f"there is no task {task_id} in queue {context.name}", task_id=task_id)
+    return Task.from_hash(context.name, task_id, _fields(raw), available_at=int(float(due)) if due else None)
+
+
+def get(context: QueueContext, task_id: str) -> Flow[Task]:
+    """A task as the server holds it."""
+    checked = validation.task_id(task_id)
+    keys = context.keys
+    raw, due = yield Read([("HGETALL", keys.task(checked)), ("ZSCORE", keys.index("scheduled"), checked)])
+    return _task(context, checked, raw, due)
+
+
+def detail(context: QueueContext, task_id: str) -> Flow[TaskDetail]:
+    """A task with its payload, result and progress."""
+    checked = validation.task_id(task_id)
+    keys = context.keys
+    raw, due, payload, result, progress = yield Read(
+        [
+            ("HGETALL", keys.task(checked)),
+            ("ZSCORE", keys.index("scheduled"), checked),
+            ("HGET", keys.payloads, checked),
+            ("HGET", keys.results, checked),
+            ("HGET", keys.progress, checked),
+        ]
+    )
+    return TaskDetail(
+        task=_task(context, checked, raw, due),
+        payload=encoding.payload_from_json(payload or b""),
+        result=encoding.from_json(result, "result") if result else None,
+        progress=_progress(progress) if progress else None,
+    )
+
+
+def _progress(stored: bytes) -> dict[str, Any]:
+    token, number, at, body = stored.split(b" ", 3)
+    return {"token": int(token), "number": int(number), "at": int(at), **encoding.from_json(body, "progress")}
+
+
+def result(context: QueueContext, task_id: str) -> Flow[Any]:
+    """The result of a task; None if it has none."""
+    found: TaskDetail = yield from detail(context, task_id)
+    return found.result
+
+
+def tasks(context: QueueContext, status: str, *, limit: int = 100, offset: int = 0) -> Flow[list[Task]]:
+    """The tasks of a state in the order of its index; `unsettled` lists ended tasks with effects in doubt."""
+    if status not in LISTED:
+        raise InvalidInput(f"status must be one of {', '.join(LISTED)}, not {status!r}")
+    first = validation.integer(offset, "offset", low=0, high=2**53 - 1)
+    last = first + validation.integer(limit, "limit", low=1, high=limits.BATCH) - 1
+    keys = context.keys
+    (members,) = yield Read([("ZRANGE", keys.index(str(status)), first, last, "WITHSCORES")])
+    ids = [text(member) for member in members[::2]]
+    if not ids:
+        return []
+    hashes = yield Read([("HGETALL", keys.task(task_id)) for task_id in ids])
+    scheduled = status == "scheduled"
+    return [
+        Task.from_hash(context.name, task_id, _fields(raw), available_at=int(float(score)) if scheduled else None)
+        for task_id, raw, score in zip(ids, hashes, members[1::2], strict=True)
+        if raw and b"status" in raw
+    ]
+
+
+def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:
+    """The evidence of a task in the order in which it was written, also after the task itself was purged."""
+    (lines,) = yield Read([("LRANGE", context.keys.evidence(validation.task_id(task_id)), 1, -1)])
+    return [json.loads(line) for line in lines]
+
+
+def audit(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
+    """The last decisions of operators, oldest first."""
+    wanted = validation.integer(limit, "limit", low=1, high=limits.BATCH)
+    (lines,) = yield Read([("LRANGE", context.keys.audit, -wanted, -1)])
+    return [json.loads(line) for line in lines]
+
+
+def workers(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
+    """Registered owners, the one seen last first."""
+    wanted = validation.integer(limit, "limit", low=1, high=limits.BATCH)
+    (members,) = yield Read([("ZREVRANGE", context.keys.workers, 0, wanted - 1, "WITHSCORES")])
+    pairs = zip(members[::2], members[1::2], strict=True)
+    return [{"owner": text(owner), "seen_at": int(float(score))} for owner, score in pairs]
