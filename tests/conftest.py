@@ -92,9 +92,9 @@ def queue(
     opened = make(queue_name, redis_url=engine.url, scripts=library, worker_name="w")
     yield opened
     opened.close()
-    with engine.sync_client() as client:
-        found = Keyspace(client, QueueKeys(queue_name)).problems()
     if not request.node.get_closest_marker("broken_keys"):
+        with engine.sync_client() as client:
+            found = Keyspace(client, QueueKeys(queue_name)).problems()
         assert not found, "\n".join(found)
 
 

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -65,7 +66,7 @@ def start_user(directory: Path) -> tuple[subprocess.Popen[str], int]:
     return user, int(user.stdout.readline())
 
 
-def value(server: EmbeddedServer, key: str) -> bytes | None:
+def value(server: EmbeddedServer, key: str) -> Any:
     with redis.Redis(unix_socket_path=server.socket_path) as client:
         return client.get(key)
 
@@ -235,7 +236,7 @@ def test_an_ephemeral_server_that_cannot_start_leaves_nothing(monkeypatch: pytes
     def refuse(_: str) -> EmbeddedServer:
         raise ServerUnavailable
 
-    monkeypatch.setattr(ephemeral.EmbeddedServer, "attach", refuse)
+    monkeypatch.setattr(EmbeddedServer, "attach", refuse)
     monkeypatch.setattr(ephemeral, "tempfile", type("T", (), {"mkdtemp": staticmethod(mkdtemp)}))
     with pytest.raises(ServerUnavailable), EphemeralServer():
         pass

@@ -58,7 +58,7 @@ REPLIES: list[tuple[str, type[RedisLeaseError], bool]] = [
 
 @pytest.mark.parametrize(("reply", "kind", "retriable"), REPLIES)
 def test_replies(reply: str, kind: type[RedisLeaseError], retriable: bool) -> None:
-    original = DefaultParser.parse_error(reply)
+    original = DefaultParser.parse_error(reply)  # type: ignore[no-untyped-call]
     failure = failure_of(original, where="redis://h:1/0")
     assert type(failure) is kind
     assert is_retriable(failure) is retriable

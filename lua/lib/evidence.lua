@@ -5,15 +5,9 @@
 
 -- A log of the wrong type costs its lines, not the task.
 local function open_log(id)
-  local name = 'evidence:' .. id
-  local length = redis.pcall('LLEN', prefix .. name)
-  if type(length) == 'table' then
-    if not string.find(length.err, 'WRONGTYPE', 1, true) then
-      redis.call('LLEN', prefix .. name)
-    end
-    return nil
-  end
-  return { key = prefix .. name, length = length }
+  local key = prefix .. 'evidence:' .. id
+  local length = read_or_nil('LLEN', key)
+  return length and { key = key, length = length }
 end
 
 local logs = {}

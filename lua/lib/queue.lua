@@ -19,6 +19,17 @@ local sequence = stored_sequence
 local pause = meta[4] or ''
 local epoch = meta[5] or '0'
 
+-- Sends a read that may meet a key of a foreign type; answers nil for that, and raises every other error.
+local function read_or_nil(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then
+    return reply
+  elseif string.find(tostring(reply.err), 'WRONGTYPE', 1, true) then
+    return nil
+  end
+  return redis.call(...)
+end
+
 -- The next fencing token. The floor at the server's clock keeps tokens increasing when the last writes were lost.
 local function raise_fence(count)
   local first = math.max(fence + 1, now_us)

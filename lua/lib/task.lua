@@ -7,14 +7,10 @@ local tasks = {}
 
 -- The hash as a table, nil when there is none, false when the key holds something else.
 local function read_hash(key)
-  local flat = redis.pcall('HGETALL', key)
-  if flat.err then
-    if string.find(flat.err, 'WRONGTYPE', 1, true) then
-      return false
-    end
-    return redis.call('HGETALL', key)
-  end
-  if #flat == 0 then
+  local flat = read_or_nil('HGETALL', key)
+  if not flat then
+    return false
+  elseif #flat == 0 then
     return nil
   end
   local fields = {}
