@@ -15,7 +15,7 @@ local OPTIONAL = { 'records_effects', 'lease_ms', 'max_attempts', 'max_expiratio
   'retry', 'credential' }
 
 local reply = { 'ok', int(now), '3' }
-local keys_of_this_call = {}
+local keys_of_this_call, payloads_of_this_call = {}, {}
 
 local function answer(word, id, status)
   reply[#reply + 1] = word
@@ -37,7 +37,7 @@ local function answer_existing(task, item)
   if item.nonce == '' and item.idempotency_key == (fields.idempotency_key or '') or fields.nonce == item.nonce then
     return answer('created', item.id, fields.status)
   end
-  local payload = redis.call('HGET', prefix .. 'payloads', item.id) or ''
+  local payload = payloads_of_this_call[item.id] or redis.call('HGET', prefix .. 'payloads', item.id) or ''
   local same = fields.name == item.name and fields.side_effect == item.side_effect and payload == item.payload
     and (fields.idempotency_key or '') == item.idempotency_key
   answer(same and 'existing' or 'task_conflict', item.id, fields.status)
@@ -77,6 +77,7 @@ local function create(item)
   if item.payload ~= '' then
     put_value('payloads', item.id, item.payload)
   end
+  payloads_of_this_call[item.id] = item.payload
   if due > now then
     arrive(task, 'scheduled', due)
   else
