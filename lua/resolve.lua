@@ -10,12 +10,12 @@
 -- ARGV[6]     by        who decides
 -- ARGV[7]     reason    why
 -- ARGV[8]     result    for done: JSON, or ''
--- ARGV[9...]  effect verdict
+-- ARGV[9...]  effect verdict outcome
 -- Returns     ok status fence
 -- Returns     unknown
 -- Returns     unknown_effect name
 -- Returns     conflict reason status token decided_by decided decided_at
--- Uses        decision
+-- Uses        decision effects
 
 local durable = ARGV[1]
 local id = ARGV[2]
@@ -28,17 +28,41 @@ local result = ARGV[8]
 
 local GOES_TO = { done = 'completed', retry = 'ready', dead = 'dead' }
 
+local WIDTH = 3
+
+local function is_open(task, key)
+  if key == 'handler' then
+    return task.fields.handler_open
+  end
+  local record = read_effect(task, key)
+  return record and record.state == 'open'
+end
+
 local function unknown_effect(task)
-  for position = 9, #ARGV, 2 do
-    if ARGV[position] ~= 'handler' or not task.fields.handler_open then
-      return { 'unknown_effect', ARGV[position] }
+  for first = 9, #ARGV, WIDTH do
+    if not is_open(task, ARGV[first]) then
+      return { 'unknown_effect', ARGV[first] }
     end
   end
 end
 
 local function still_open_after(task)
-  local decided = (#ARGV - 8) / 2
-  return number_of(task, 'open_effects') - decided
+  return number_of(task, 'open_effects') - (#ARGV - 8) / WIDTH
+end
+
+-- Closes the effects that were looked into; answers them as JSON.
+local function close_decided(task)
+  local found = {}
+  for first = 9, #ARGV, WIDTH do
+    local key, verdict, outcome = ARGV[first], ARGV[first + 1], ARGV[first + 2]
+    if key == 'handler' then
+      close_handler(task)
+    else
+      close_effect(task, key, read_effect(task, key), verdict, outcome)
+    end
+    found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
+  end
+  return '{' .. table.concat(found, ',') .. '}'
 end
 
 local function not_now(task)
@@ -70,9 +94,7 @@ local function resolve()
   end
   local from = task.fields.status
   raise_fence()
-  if #ARGV > 8 then
-    close_handler(task)
-  end
+  local effects = close_decided(task)
   forgive(task)
   if from == 'reconciling' then
     if result ~= '' and decision == 'done' then
@@ -83,11 +105,7 @@ local function resolve()
     settle_effects(task)
   end
   count('resolved')
-  local found = {}
-  for position = 9, #ARGV, 2 do
-    found[#found + 1] = json_string(ARGV[position]) .. ':' .. json_string(ARGV[position + 1])
-  end
-  note(id, evidence_line('effects_decided', 'by', json_string(by), 'effects', '{' .. table.concat(found, ',') .. '}'))
+  note(id, evidence_line('effects_decided', 'by', json_string(by), 'effects', effects))
   return record_decision(task, { verb = 'resolve', nonce = nonce, by = by, reason = reason }, from)
 end
 

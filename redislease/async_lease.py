@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from redislease.async_effect import AsyncEffect
 from redislease.lease_core import LeaseCore
 from redislease.models import Grant, Renewed, Settled
 
@@ -49,3 +51,19 @@ class AsyncLease(LeaseCore):
     async def release(self, delay: float | timedelta | None = None, *, interrupted: bool = False) -> Settled:
         """As `Lease.release`. Script: `release`."""
         return await self._queue._drive(self._release(delay, interrupted))
+
+    def effect(self, name: str, *, key: str | None = None, request: Any = None) -> AsyncEffect:
+        """As `Lease.effect`; an `async with`, whose `record` and `not_done` are awaited. Script: `intent`."""
+        return AsyncEffect(self, name, key, request)
+
+    async def run_effect(
+        self,
+        name: str,
+        action: Callable[[AsyncEffect], Any],
+        *,
+        key: str | None = None,
+        request: Any = None,
+        returns: Any = None,
+    ) -> Any:
+        """As `Lease.run_effect`; the action may be a coroutine function. Scripts: `intent`, `outcome`."""
+        return await self.effect(name, key=key, request=request)._run(action, returns)

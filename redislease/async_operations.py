@@ -13,7 +13,7 @@ from redislease.commands.enqueue import Seconds
 from redislease.flow import Flow, run
 from redislease.flows import looking, operating, sweeping
 from redislease.flows.context import QueueContext
-from redislease.models import Checked, Decided, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
+from redislease.models import Checked, Decided, Done, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
 
 T = TypeVar("T")
 
@@ -113,12 +113,19 @@ class AsyncQueueOperations(ABC):
         token: int | None = None,
         by: str,
         reason: str = "",
-        effects: Mapping[str, str] | None = None,
+        effects: Mapping[str, str | Done] | None = None,
         result: Any = None,
     ) -> Decided:
         """As `Queue.resolve`. Script: `resolve`."""
         flow = operating.resolve(
-            self._context, task_id, decision, token, by=by, reason=reason, effects=effects, result=result
+            self._context,
+            task_id,
+            decision,
+            token,
+            by=by,
+            reason=reason,
+            effects=effects,
+            result=result,
         )
         return await self._drive(flow)
 

@@ -140,6 +140,59 @@ class WaitTimeout(RedisLeaseError, TimeoutError):
     """The task had not ended within the time given."""
 
 
+class EffectError(RedisLeaseError):
+    """Something is wrong about an effect.
+
+    Attributes:
+        effect: The effect's key.
+        generation: The claim generation that recorded it before, where that matters.
+        at_ms: When that was, in milliseconds of the server's clock.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, effect: str = "", generation: int | None = None, at_ms: int | None = None
+    ) -> None:
+        super().__init__(f"{effect}: {message or default_message(type(self))}" if effect else message)
+        self.effect = effect
+        self.generation = generation
+        self.at_ms = at_ms
+
+
+class AmbiguousEffect(EffectError):
+    """An earlier attempt may or may not have done this, and it must not happen twice: a person decides."""
+
+
+class EffectAlreadyDone(EffectError):
+    """An earlier attempt has done this; take its outcome."""
+
+
+class EffectNotRecorded(EffectError):
+    """The block ended without record() or not_done(): what became of the effect is unknown, and it stays open."""
+
+
+class EffectReused(EffectError):
+    """This attempt has already used the effect; give each call its own key."""
+
+
+class EffectConflict(EffectError):
+    """An earlier attempt recorded this effect with another request.
+
+    Make what differs each time an effect of its own, so that the next attempt reads it instead of making it anew.
+    """
+
+
+class OutcomeNotStored(EffectError):
+    """An earlier attempt has done this, but its outcome was too large or not JSON, so only its digest was kept."""
+
+
+class TooManyEffects(EffectError):
+    """The task has recorded a thousand effects."""
+
+
+class NotDone(RedisLeaseError):
+    """Raise this where an effect certainly never left: it is closed as not done, and may be tried again."""
+
+
 class ServerError(RedisLeaseError):
     """The server could not do it."""
 

@@ -88,7 +88,7 @@ def _carry_out(step: Step, transport: Transport) -> Any:
         case Run(call, retry_for_s):
             return transport.run(call, retry_for_s=retry_for_s)
         case Read(commands):
-            return [transport.read(*command) for command in commands]
+            return transport.read_many(commands)
         case Block(keys, timeout_s):
             return transport.block(keys, timeout_s)
         case Announce():
@@ -100,7 +100,7 @@ async def _acarry_out(step: Step, transport: AsyncTransport) -> Any:
         case Run(call, retry_for_s):
             return await transport.run(call, retry_for_s=retry_for_s)
         case Read(commands):
-            return [await transport.read(*command) for command in commands]
+            return await transport.read_many(commands)
         case Block(keys, timeout_s):
             return await transport.block(keys, timeout_s)
         case Announce():

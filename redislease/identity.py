@@ -60,8 +60,8 @@ class Identities:
                 self._default = None
 
     def next_number(self, owner: Owner) -> int:
-        """The number of the owner's next claim."""
+        """The number of the owner's next claim: one that the server has drawn since counts, if it is higher."""
         with self._lock:
-            number = self._last_numbers.get(owner.name, owner.request_number - 1) + 1
+            number = max(self._last_numbers.get(owner.name, 0) + 1, owner.request_number)
             self._last_numbers[owner.name] = number
             return number

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from redislease.effect import Effect
 from redislease.lease_core import LeaseCore
 from redislease.models import Grant, Renewed, Settled
 
@@ -98,3 +100,43 @@ class Lease(LeaseCore):
             LeaseLost: The lease is not held any more.
         """
         return self._queue._drive(self._release(delay, interrupted))
+
+    def effect(self, name: str, *, key: str | None = None, request: Any = None) -> Effect:
+        """An effect on the outside world, as a block: recorded before it happens, and again when its outcome is known.
+
+        Args:
+            name: What it is called, and what makes it the same effect in a later attempt.
+            key: What makes it the same instead, where one name is used several times.
+            request: What is asked for; a later attempt must ask for the same. Only its digest is kept.
+
+        Returns:
+            A context manager; entering it records the intent (script: `intent`) and raises `LeaseLost`, `QueuePaused`,
+            `NotAllowedNow`, `EffectReused`, `EffectConflict`, `AmbiguousEffect` or `TooManyEffects`.
+        """
+        return Effect(self, name, key, request)
+
+    def run_effect(
+        self,
+        name: str,
+        action: Callable[[Effect], Any],
+        *,
+        key: str | None = None,
+        request: Any = None,
+        returns: Any = None,
+    ) -> Any:
+        """Runs an effect with nothing to forget. Scripts: `intent`, `outcome`.
+
+        Args:
+            name: As for `effect`.
+            action: Does it, and returns the outcome; raises `NotDone` where it certainly never left.
+            key: As for `effect`.
+            request: As for `effect`.
+            returns: A type to read the outcome as.
+
+        Returns:
+            The outcome as JSON has it, of this attempt or of the earlier one that has done it.
+
+        Raises:
+            OutcomeNotStored: An earlier attempt has done it and its outcome could not be kept.
+        """
+        return self.effect(name, key=key, request=request)._run(action, returns)

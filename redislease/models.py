@@ -285,6 +285,13 @@ class Decided(Answer):
     fence: int
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An operator's finding about an effect: it happened, with this outcome."""
+
+    outcome: Any = None
+
+
 class Paused(Answer):
     """The pause state of a queue: `level` is `claims`, `effects` or '' when it is running."""
 

@@ -13,7 +13,7 @@ from redislease.commands.enqueue import Seconds
 from redislease.flow import Flow, run
 from redislease.flows import looking, operating, sweeping
 from redislease.flows.context import QueueContext
-from redislease.models import Checked, Decided, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
+from redislease.models import Checked, Decided, Done, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class QueueOperations(ABC):
         token: int | None = None,
         by: str,
         reason: str = "",
-        effects: Mapping[str, str] | None = None,
+        effects: Mapping[str, str | Done] | None = None,
         result: Any = None,
     ) -> Decided:
         """Decides a task in doubt. Script: `resolve`.
@@ -158,7 +158,8 @@ class QueueOperations(ABC):
             token: Its fencing token as you saw it; the one it has now by default.
             by: Who decides.
             reason: Why.
-            effects: `done` or `not_done` for each effect that was looked into; the implicit one is `handler`.
+            effects: `done`, `Done(outcome)` or `not_done` for each effect that was looked into; the implicit one is
+                `handler`.
             result: The task's result, with `done`.
 
         Raises:
@@ -167,7 +168,14 @@ class QueueOperations(ABC):
             NotAllowedNow: It is not in doubt, or `retry` while an effect is undecided.
         """
         flow = operating.resolve(
-            self._context, task_id, decision, token, by=by, reason=reason, effects=effects, result=result
+            self._context,
+            task_id,
+            decision,
+            token,
+            by=by,
+            reason=reason,
+            effects=effects,
+            result=result,
         )
         return self._drive(flow)
 

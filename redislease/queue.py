@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, Unpack
 
+from redislease import limits
 from redislease.commands.claim import register
 from redislease.commands.enqueue import EnqueueOptions, EnqueueRequest, Seconds
 from redislease.connection.clients import open_clients
@@ -38,6 +39,7 @@ class Queue(QueueOperations, QueueCore):
         worker_name: What identities registered by this object start with; host and process by default.
         wait_replicas: How many replicas must confirm what is written.
         wait_timeout_ms: How long they may take.
+        retry_for_s: How many seconds a call is repeated while the server cannot be reached.
         scripts: Another set of Lua scripts, for tests.
     """
 
@@ -52,6 +54,7 @@ class Queue(QueueOperations, QueueCore):
         worker_name: str | None = None,
         wait_replicas: int = 0,
         wait_timeout_ms: int = 1_000,
+        retry_for_s: float = limits.RETRY_FOR_S,
         scripts: ScriptLibrary | None = None,
     ) -> None:
         super().__init__(name, prefix, worker_name, wait_replicas, wait_timeout_ms, scripts)
@@ -61,6 +64,7 @@ class Queue(QueueOperations, QueueCore):
             open_clients(redis_url, client=client, client_factory=client_factory),
             wait_replicas=self._wait_replicas,
             wait_timeout_ms=self._wait_timeout_ms,
+            retry_for_s=retry_for_s,
         )
 
     def _drive(self, flow: Flow[T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -203,6 +204,7 @@ def test_without_a_program(monkeypatch: pytest.MonkeyPatch, directory: Path) -> 
                 assert client.eval("return 1", 0) == 1
             process = server._fake
             assert process
+            assert process
         assert process.returncode is not None
     finally:
         find_server_binary.cache_clear()
@@ -211,6 +213,13 @@ def test_without_a_program(monkeypatch: pytest.MonkeyPatch, directory: Path) -> 
 def test_programs_that_are_no_servers() -> None:
     assert server_binary.inspect_binary(Path("/bin/true"), "PATH") is None
     assert server_binary.inspect_binary(Path("/nowhere"), "PATH") is None
+
+
+def test_the_directory_is_nobodys_after_the_last_close(directory: Path) -> None:
+    for _ in range(5):
+        EmbeddedServer.attach(directory).close()
+        shutil.rmtree(directory)
+        assert not directory.exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])

@@ -73,6 +73,9 @@ def test_arguments_are_named_in_the_body_as_in_the_header(name: str) -> None:
     assert sorted(re.findall(r"\bARGV\[(\d+)\]", body)) == sorted(number for _, number in stated), "each once"
 
 
+GROUP_VALUE = r"ARGV\[first(?: \+ (\d+))?\]"
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if header_of(name).group])
 def test_the_group_of_the_body_is_that_of_the_header(name: str) -> None:
     header, body = header_of(name), body_of(name)
@@ -81,13 +84,13 @@ def test_the_group_of_the_body_is_that_of_the_header(name: str) -> None:
     loops = re.findall(r"\bfor (\w+) = (\d+), #ARGV, (\w+) do", body)
     assert loops
     for variable, start, step in loops:
-        assert (start, width if step == "WIDTH" else step) == (first, width)
-        offsets = [int(offset or 0) for offset in re.findall(rf"ARGV\[{variable}(?: \+ (\d+))?\]", body)]
-        assert max(offsets) < len(header.group)
-        assert set(offsets) == set(range(len(header.group))), "every value of the group is read"
-    for names, values in re.findall(r"^ *(?:local )?([\w, ]+) = ((?:tonumber\()?ARGV\[first.*)$", body, re.M):
-        offsets = [int(offset or 0) for offset in re.findall(r"ARGV\[first(?: \+ (\d+))?\]", values)]
-        assert [arg.strip() for arg in names.split(",")] == [header.group[offset] for offset in offsets]
+        assert (variable, start, width if step == "WIDTH" else step) == ("first", first, width)
+    offsets = {int(offset or 0) for offset in re.findall(GROUP_VALUE, body)}
+    assert offsets == set(range(len(header.group))), "every value of the group is read"
+    for names, values in re.findall(r"^ *local (\w+(?:, \w+)+) = ((?:ARGV\[first[^]]*\](?:, )?)+)$", body, re.M):
+        assert names.split(", ") == [header.group[int(offset or 0)] for offset in re.findall(GROUP_VALUE, values)]
+    for arg, offset in re.findall(rf"(?<!, )\b(\w+) = (?:tonumber\()?{GROUP_VALUE}(?!, ARGV)", body):
+        assert arg == header.group[int(offset or 0)]
     for length in re.findall(r"#ARGV - (\d+)", body):
         assert int(length) == len(header.args)
 

@@ -113,7 +113,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 KEY_NAME = re.compile(
-    r"redislease:\{|:(meta|never|ready|leased|payloads|results|workers|wake|audit)$"
+    r"redislease:\{|(^|\}):(meta|never|ready|leased|payloads|results|workers|wake|audit)$"
     r"|(^|:)(task|evidence|effects|proposal|approval|idempotency|signal|blocked|worker):$"
 )
 
@@ -154,7 +154,9 @@ READING_COMMANDS = {
     *("EXISTS", "GET", "HGET", "HGETALL", "HMGET", "HLEN", "HEXISTS", "STRLEN", "TIME", "PTTL"),
     *("LINDEX", "LLEN", "LRANGE", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE", "ZMSCORE"),
 }
-CALL = re.compile(r"redis\.p?call\(\s*(?P<first>'[A-Z]+'|[^,)]*)")
+CALL = re.compile(r"(?<!function )\b(redis\.p?call|read_or_nil)\(\s*(?P<first>'[A-Z]+'|[^,)]*)")
+PASSED_ON = {"queue.lua: ..."}
+"""`read_or_nil` passes its arguments on; what it is called with is looked at where it is called."""
 
 
 def code_of(path: Path) -> list[tuple[int, str]]:
@@ -185,7 +187,7 @@ def test_only_plan_lua_writes() -> None:
         if path.name != "plan.lua"
         for number, line in code_of(path)
         for call in CALL.finditer(line)
-        if call["first"].strip("'") not in READING_COMMANDS
+        if call["first"].strip("'") not in READING_COMMANDS and f"{path.name}: {call['first']}" not in PASSED_ON
     ]
     assert not writing, "plan it with write(), put(), enter() ..., or it happens before all reads are done"
 
@@ -198,7 +200,7 @@ def test_only_plan_lua_writes() -> None:
         (r"math\.random", "the same numbers in every call on Redis 6.2"),
         (r"'(KEYS|SCAN|[HSZ]SCAN)'", "nothing walks over all keys"),
         (r"^#!", "fakeredis knows no shebang"),
-        (r"\btostring\(", "exponents at 15 digits: int()"),
+        (r"\btostring\((?!reply\.err\))", "exponents at 15 digits: int()"),
         (r"\b(os|io|debug|package)\.|\brequire\b|\bloadstring\b|\bsetmetatable\(_G", "not there in Redis"),
         (r"(?<!math)\.pow\b|\bmath\.mod\b|\btable\.getn\b|\bgoto\b|//", "not the Lua of Redis"),
     ],

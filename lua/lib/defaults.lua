@@ -14,6 +14,7 @@ local LIMIT = {
   integer = 9007199254740991,
   claim_bytes = 4194304,
   claim_slots = 16,
+  effects = 1000,
   structural_lines = 1000,
   late_lines = 20,
   retention_floor_ms = 60000,

@@ -14,12 +14,16 @@ local function open_handler(task)
   end
 end
 
+local function close_one(task)
+  if increase(task, 'open_effects', -1) <= 0 then
+    drop(task, 'open_effects')
+  end
+end
+
 local function close_handler(task)
   if task.fields.handler_open then
     drop(task, 'handler_open')
-    if increase(task, 'open_effects', -1) <= 0 then
-      drop(task, 'open_effects')
-    end
+    close_one(task)
   end
 end
 

@@ -68,6 +68,9 @@ local function guard(id, owner, generation, token, verb)
     local status, detail = string.match(answer, '^(%S*) ?(%S*)$')
     return nil, { 'ok', status, detail, 'replay' }
   end
+  if verb == 'outcome' then
+    return nil, { 'lost', reason, task.fields.status or '', task.fields.claim_generation or '0' }
+  end
   note_late(id, LATE_EVENTS[verb] or 'refused', token, verb, 'reason', json_string(reason), 'owner', json_string(owner),
     'generation', json_string(generation))
   return nil, { 'lost', reason, task.fields.status or '', task.fields.claim_generation or '0' }

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from redislease import encoding, ids, validation
+from redislease import encoding, ids, limits, validation
 from redislease.commands.call import Call, Reply
+from redislease.commands.effects import HANDLER, encode_outcome
 from redislease.commands.replies import texts
 from redislease.errors import InvalidInput, NotAllowedNow, TaskUnknown
-from redislease.models import Decided, Paused
+from redislease.models import Decided, Done, Paused
 from redislease.scripts import shipped
 
 DECISIONS = ("done", "retry", "dead")
@@ -97,7 +98,7 @@ def resolve(
     *,
     by: str,
     reason: str = "",
-    effects: Mapping[str, str] | None = None,
+    effects: Mapping[str, str | Done] | None = None,
     result: Any = None,
 ) -> Call[Decided]:
     """Decides a task in doubt. Script: `resolve`.
@@ -108,7 +109,8 @@ def resolve(
         token: The task's fencing token as the operator saw it; None if it never had one.
         by: Who decides.
         reason: Why.
-        effects: For each effect that was looked into, `done` or `not_done`. The implicit effect is `handler`.
+        effects: For each effect that was looked into, `done`, `Done(outcome)` or `not_done`. The implicit effect is
+            `handler`.
         result: For `done`: the task's result.
 
     Raises:
@@ -117,15 +119,11 @@ def resolve(
     """
     if decision not in DECISIONS:
         raise InvalidInput(f"decision must be one of {', '.join(DECISIONS)}, not {decision!r}")
-    found = dict(effects or {})
-    for name, verdict in found.items():
-        validation.text(name, "the effect", max_bytes=128)
-        if verdict not in VERDICTS:
-            raise InvalidInput(f"an effect is {' or '.join(VERDICTS)}, not {verdict!r}")
-    if decision == "retry" and found.get("handler") == "done":
+    rows = [_found(key, verdict) for key, verdict in (effects or {}).items()]
+    if decision == "retry" and any(row[:2] == (HANDLER, "done") for row in rows):
         raise InvalidInput("the handler has done its work: the decision is done, not retry")
     args = shipped()["resolve"].bind(
-        list(found.items()),
+        rows,
         id=validation.task_id(task_id),
         decision=decision,
         token=_token(token),
@@ -133,6 +131,15 @@ def resolve(
         **_signed(by, reason),
     )
     return Call("resolve", args, _parse)
+
+
+def _found(key: str, verdict: str | Done) -> tuple[str, str, bytes]:
+    validation.text(key, "the effect", max_bytes=limits.NAME_BYTES)
+    if isinstance(verdict, Done):
+        return key, "done", encode_outcome(verdict.outcome)
+    if verdict not in VERDICTS:
+        raise InvalidInput(f"an effect is {' or '.join(VERDICTS)}, not {verdict!r}")
+    return key, verdict, encode_outcome(None) if verdict == "done" else b""
 
 
 def pause(level: str, epoch: int, *, by: str, reason: str = "") -> Call[Paused]:

@@ -25,12 +25,12 @@ from redislease.scripts import Script
 
 _SHOWN_LENGTH = 300
 _CODE = re.compile(
-    r"(?:^|[\s-])(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|UNKILLABLE|MISCONF|NOREPLICAS|NOPERM|NOAUTH"
+    r"(?:^|\s-)(OOM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|UNKILLABLE|MISCONF|NOREPLICAS|NOPERM|NOAUTH"
     r"|WRONGPASS|DENIED|UNBLOCKED|MOVED|ASK|CROSSSLOT)(?=\s)"
 )
 _DENIED = re.compile(
-    r"ACL failure in script|user executing the script can't|has no permissions to|invalid username-password"
-    r"|without any password configured|invalid password|called without any password",
+    r"^(@user_script: ?\d+: )?(ACL failure in script|The user executing the script can't)"
+    r"|: The user executing the script can't|without any password configured",
     re.IGNORECASE,
 )
 
@@ -72,9 +72,18 @@ def failure_of(error: BaseException, *, where: str, script: Script | None = None
         where: The server's redacted URL.
         script: The script that was called, to name the line that failed.
     """
-    failure = _judge(error, where, script)
+    failure = _judge(_innermost(error), where, script)
     failure.__cause__ = error
     return failure
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What a plain `ConnectionError` of redis-py's hides: async connections wrap every error of the handshake in one,
+    so that a wrong password would look like a lost connection.
+    """
+    while type(error) is redis_errors.ConnectionError and isinstance(error.__cause__, redis_errors.RedisError):
+        error = error.__cause__
+    return error
 
 
 def _judge(error: BaseException, where: str, script: Script | None) -> RedisLeaseError:

@@ -23,9 +23,7 @@ def require_fakeredis() -> None:
     """
     missing = [package for package in ("fakeredis", "lupa") if find_spec(package) is None]
     if missing:
-        raise ConfigurationError(
-            f"memory:// needs {' and '.join(missing)}: pip install 'redislease[memory]'"
-        )
+        raise ConfigurationError(f"memory:// needs {' and '.join(missing)}: pip install 'redislease[memory]'")
 
 
 def memory_server(name: str) -> Any:

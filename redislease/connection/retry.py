@@ -55,8 +55,8 @@ class RetryPlan:
         """
         failure = error if isinstance(error, RedisLeaseError) else failure_of(error, where=self._where)
         if self._once or not is_retriable(failure):
-            raise failure from (error if failure is not error else error.__cause__)
+            raise failure
         pause = next(self._delays)
         if self._clock() + pause >= self._deadline:
-            raise failure from (error if failure is not error else error.__cause__)
+            raise failure
         return pause

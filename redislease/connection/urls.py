@@ -111,14 +111,16 @@ def _server_options(url: str) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
         names = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        options = parse_redis_url(url)
+        options: dict[str, Any] = parse_redis_url(url)  # type: ignore[no-untyped-call]
     except ValueError as error:
         # Never its text: urllib quotes what it could not read, and that may be a part of a password.
         raise ConfigurationError(f"this server URL cannot be read: {shown}") from (error if "@" not in url else None)
     options.pop("connection_class", None)
     allowed = _OPTIONS | (_TLS_OPTIONS if parts.scheme == "rediss" else frozenset())
     if unknown := sorted(set(names) - allowed):
-        raise ConfigurationError(f"{shown}: no such option: {', '.join(unknown)}; there are {', '.join(sorted(allowed))}")
+        raise ConfigurationError(
+            f"{shown}: no such option: {', '.join(unknown)}; there are {', '.join(sorted(allowed))}"
+        )
     if repeated := sorted(name for name, values in names.items() if len(values) > 1):
         raise ConfigurationError(f"{shown}: given more than once: {', '.join(repeated)}")
     if parts.scheme == "unix":

@@ -13,6 +13,7 @@ from redislease.commands.settle import Return, release
 from redislease.errors import NotReplicated, ServerUnavailable, WorkerUnknown
 from redislease.flow import Block, Flow, Run
 from redislease.flows.context import QueueContext
+from redislease.identity import default_worker_name
 from redislease.models import Claimed, Handle, Owner
 
 
@@ -87,6 +88,9 @@ def claim(
             # A server that is away is the next claim's business, which has the patience for it.
             with suppress(ServerUnavailable):
                 yield Block([context.keys.wake(lane)], min(left_s, sleep_s(batch.claimed)))
+        if owner is not None:
+            # Other processes may claim as this owner: a number of our own counting could be one of theirs.
+            owner = yield Run(commands.register(default_worker_name(), owner=owner.name))
 
 
 def sleep_s(claimed: Claimed) -> float:

@@ -9,7 +9,7 @@ from redislease.commands import inspect, operate
 from redislease.flow import Flow, Run, run
 from redislease.flows import looking
 from redislease.flows.context import QueueContext
-from redislease.models import Decided, Paused, Stats, Task
+from redislease.models import Decided, Done, Paused, Stats, Task
 
 
 def _token(context: QueueContext, task_id: str, token: int | None) -> Flow[int | None]:
@@ -47,7 +47,7 @@ def resolve(
     *,
     by: str,
     reason: str,
-    effects: Mapping[str, str] | None,
+    effects: Mapping[str, str | Done] | None,
     result: Any,
 ) -> Flow[Decided]:
     """Decides a task in doubt."""

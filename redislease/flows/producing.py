@@ -56,7 +56,11 @@ def enqueue_many(
     context: QueueContext, requests: Sequence[commands.EnqueueRequest | Mapping[str, Any]]
 ) -> Flow[list[Enqueued | Conflict]]:
     """Stores many tasks, at most 500 or 4 MiB in a call; all are checked before the first is sent."""
-    items = [commands.item(commands.request(one)) for one in requests]
+    return store([commands.item(commands.request(one)) for one in requests])
+
+
+def store(items: Sequence[commands.Item]) -> Flow[list[Enqueued | Conflict]]:
+    """Stores checked requests, at most 500 or 4 MiB in a call."""
     if items:
         yield Announce()
     answers: list[Enqueued | Conflict] = []

@@ -1,0 +1,87 @@
+-- Records that an effect is about to happen, before it does: no record, no action. Refused at maxmemory.
+--
+-- KEYS[1]     meta
+-- KEYS[2]     never
+-- ARGV[1]     durable  1: the reply will wait for replicas
+-- ARGV[2...]  id owner generation token key nonce name digest
+-- Returns     ok now width=4 (open again|'' '' '')... or (done outcome closed_at generation)... or
+--             (reused|ambiguous|conflict digest opened_at generation)... or (paused|read_only|too_many '' '' '')... or
+--             (lost reason status generation)...
+-- Uses        guard effects
+
+local durable = ARGV[1]
+local WIDTH = 8
+
+-- What to answer about an effect that has a record already; nil: it may go ahead.
+local function answer_recorded(task, record, call)
+  if record.token == call.token and record.nonce == call.nonce and record.state == 'open' then
+    return { 'open', '', '', '' }
+  elseif record.token == call.token and (record.nonce == call.nonce or record.state ~= 'not_done') then
+    return { 'reused', record.digest, record.opened_at, record.generation }
+  elseif record.state == 'not_done' then
+    return nil
+  elseif record.digest ~= call.digest then
+    return { 'conflict', record.digest, record.opened_at, record.generation }
+  elseif record.state == 'done' then
+    return { 'done', record.outcome, record.closed_at, record.generation }
+  elseif record.state == 'open' and task.fields.side_effect == 'non_idempotent' then
+    return { 'ambiguous', record.digest, record.opened_at, record.generation }
+  end
+end
+
+local function open_effect(task, record, call)
+  local again = record ~= nil and record.state == 'open'
+  if not again then
+    increase(task, 'open_effects')
+  end
+  if not record then
+    increase(task, 'effects')
+  end
+  write_effect(task, call.key, {
+    state = 'open', token = call.token, generation = call.generation, nonce = call.nonce, digest = call.digest,
+    opened_at = int(now), closed_at = '0', name = call.name, outcome = '', late = '',
+  })
+  note_effect(task, 'intent', call.key, 'name', json_string(call.name), 'digest', json_string(call.digest), 'again',
+    again and 'true' or 'false')
+  return { 'open', again and 'again' or '', '', '' }
+end
+
+local function intend(task, call)
+  if pause == 'effects' then
+    return { 'paused', '', '', '' }
+  elseif call.key == 'handler' then
+    if not task.fields.handler_open then
+      open_handler(task)
+    end
+    return { 'open', '', '', '' }
+  elseif task.fields.side_effect == 'read_only' then
+    return { 'read_only', '', '', '' }
+  end
+  local record = read_effect(task, call.key)
+  local answer = record and answer_recorded(task, record, call)
+  if answer then
+    return answer
+  elseif not record and number_of(task, 'effects') >= LIMIT.effects then
+    return { 'too_many', '', '', '' }
+  end
+  return open_effect(task, record, call)
+end
+
+local reply = { 'ok', int(now), '4' }
+local granted = false
+for first = 2, #ARGV, WIDTH do
+  local call = {
+    owner = ARGV[first + 1], generation = ARGV[first + 2], token = ARGV[first + 3], key = ARGV[first + 4],
+    nonce = ARGV[first + 5], name = ARGV[first + 6], digest = ARGV[first + 7],
+  }
+  local task, answer = guard(ARGV[first], call.owner, call.generation, call.token, 'intent')
+  if task then
+    answer = intend(task, call)
+    granted = granted or answer[1] == 'open'
+  end
+  for _, value in ipairs(answer) do
+    reply[#reply + 1] = value
+  end
+end
+commit(granted)
+return finish(reply, durable)

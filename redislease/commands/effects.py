@@ -1,0 +1,148 @@
+"""Effects on the outside world. Scripts: `intent`, `outcome`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redislease import encoding, limits, validation
+from redislease.commands.call import Call, Reply
+from redislease.commands.hold import FIRST_GROUP, batch, each, held
+from redislease.errors import InvalidInput, PayloadInvalid, PayloadTooLarge
+from redislease.models import Handle, Lost
+from redislease.scripts import shipped
+
+HANDLER = "handler"
+"""The implicit effect of a `non_idempotent` task that records none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An effect that is about to happen.
+
+    Attributes:
+        handle: The lease.
+        key: What makes it the same effect in a later attempt.
+        nonce: What makes a second call within one attempt another call.
+        name: What it is called.
+        digest: Of the request.
+    """
+
+    handle: Handle
+    key: str
+    nonce: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intended:
+    """What an intent answers.
+
+    Attributes:
+        word: `open`: go ahead · `done`: take the outcome · `reused`, `ambiguous`, `conflict`, `paused`, `read_only`,
+            `too_many`: do not.
+        outcome: The recorded outcome, stored form, for `done`.
+        at: When the earlier attempt recorded it, in milliseconds of the server's clock.
+        generation: Of the earlier attempt.
+        again: Whether an earlier attempt had opened the same effect.
+    """
+
+    word: str
+    outcome: bytes = b""
+    at: int | None = None
+    generation: int | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of an effect: `done` with its stored outcome, or `not_done`."""
+
+    handle: Handle
+    key: str
+    nonce: str
+    verdict: str
+    outcome: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What an outcome answers: `ok`, `unknown_effect`, or `closed` with the state that it has."""
+
+    word: str
+    detail: str = ""
+    replay: bool = False
+
+
+def effect_key(value: Any, what: str = "the effect") -> str:
+    """A checked name or key: 1 to 128 bytes without control characters, and not the implicit effect's."""
+    key = validation.text(value, what, max_bytes=limits.NAME_BYTES)
+    if key == HANDLER:
+        raise InvalidInput(f"{HANDLER!r} names the implicit effect; give this one another name")
+    return key
+
+
+def request_digest(request: Any) -> str:
+    """The digest of a request: equal requests, whatever the order of their keys, have equal digests."""
+    plain = json.loads(encoding.to_json(request, "request", max_bytes=limits.PAYLOAD_BYTES))
+    canonical = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def encode_outcome(value: Any) -> bytes:
+    """The stored form of an outcome, which is never refused.
+
+    One over 16 KiB, or one that is not JSON, is stored as its type, length and digest.
+    """
+    try:
+        whole = encoding.to_json(value, "outcome", max_bytes=limits.PAYLOAD_BYTES * 64)
+    except (PayloadInvalid, PayloadTooLarge):
+        whole = repr(value).encode("utf-8", "replace")
+        return _digest_only(value, whole)
+    if len(whole) > limits.OUTCOME_BYTES:
+        return _digest_only(value, whole)
+    return b'{"value":' + whole + b"}"
+
+
+def _digest_only(value: Any, whole: bytes) -> bytes:
+    kept = {"type": type(value).__name__, "length": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
+    return json.dumps({"not_stored": kept}, separators=(",", ":")).encode()
+
+
+def intent(intents: Sequence[Intent]) -> Call[list[Intended | Lost]]:
+    """Records effects before they happen. Script: `intent`."""
+    batch([one.handle for one in intents], limits.SETTLE_BATCH)
+    rows = [(*held(one.handle), one.key, one.nonce, one.name, one.digest) for one in intents]
+    return Call("intent", shipped()["intent"].bind(rows), _parse_intents)
+
+
+def _read_intended(group: list[str]) -> Intended:
+    word, first, at, generation = group
+    if word == "done":
+        return Intended(word, first.encode(), int(at), int(generation))
+    if generation:
+        return Intended(word, at=int(at), generation=int(generation))
+    return Intended(word, again=first == "again")
+
+
+def _parse_intents(reply: Reply) -> list[Intended | Lost]:
+    return each(reply, FIRST_GROUP, _read_intended)
+
+
+def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
+    """Records what became of effects. Script: `outcome`."""
+    batch([one.handle for one in verdicts], limits.SETTLE_BATCH)
+    rows = [(*held(one.handle), one.key, one.nonce, one.verdict, one.outcome) for one in verdicts]
+    return Call("outcome", shipped()["outcome"].bind(rows), _parse_outcomes)
+
+
+def _read_recorded(group: list[str]) -> Recorded:
+    return Recorded(group[0], group[1], replay=group[2] == "replay")
+
+
+def _parse_outcomes(reply: Reply) -> list[Recorded | Lost]:
+    return each(reply, FIRST_GROUP, _read_recorded)

@@ -1,0 +1,134 @@
+"""Runs calls on an async client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisError, ResponseError
+
+from redislease.commands.call import Call
+from redislease.connection.clients import AsyncClients, open_async_clients
+from redislease.connection.endpoint import AsyncClient
+from redislease.connection.exchange import Exchange, ReadExchange, resp2_shape
+from redislease.connection.pool import PatientPool
+from redislease.connection.retry import RetryPlan
+from redislease.connection.wiring import Wiring, bell_command, first_error, rung
+from redislease.errors import ServerError
+from redislease.keys import QueueKeys
+from redislease.scripts import Arg, ScriptLibrary
+
+T = TypeVar("T")
+
+
+class AsyncTransport:
+    """The way of one queue to its server, for one event loop; everything is as in `Transport`."""
+
+    def __init__(
+        self,
+        keys: QueueKeys,
+        library: ScriptLibrary,
+        client: AsyncClients | AsyncClient,
+        *,
+        wait_replicas: int = 0,
+        wait_timeout_ms: int = 1_000,
+        retry_for_s: float = 30.0,
+    ) -> None:
+        self.clients = client if isinstance(client, AsyncClients) else open_async_clients(client=client)
+        self._wiring = Wiring(keys, library, self.clients, wait_replicas, wait_timeout_ms, retry_for_s)
+        self._announced = False
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The queue's keys."""
+        return self._wiring.keys
+
+    @property
+    def where(self) -> str:
+        """The server as shown in messages."""
+        return self.clients.where
+
+    async def run(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
+        """Runs one call; see `Transport.run`."""
+        return (await self.run_many([call], retry_for_s=retry_for_s))[0]
+
+    async def run_many(
+        self, calls: Sequence[Call[T]], *, retry_for_s: float | None = None, return_errors: bool = False
+    ) -> list[T]:
+        """Runs independent calls in one round trip; see `Transport.run_many`."""
+        exchange = self._wiring.calls(calls)
+        await self._carry_out(self.clients.client, exchange, self._wiring.plan(retry_for_s))
+        return exchange.outcomes if return_errors else first_error(exchange.outcomes)
+
+    async def read(self, *command: Arg, retry_for_s: float | None = None) -> Any:
+        """The reply to a plain command; see `Transport.read`."""
+        return (await self.read_many([command], retry_for_s=retry_for_s))[0]
+
+    async def read_many(self, commands: Sequence[tuple[Arg, ...]], *, retry_for_s: float | None = None) -> list[Any]:
+        """The replies to plain commands, sent in one round trip."""
+        exchange = ReadExchange(commands, self.where)
+        await self._carry_out(self.clients.client, exchange, self._wiring.plan(retry_for_s))
+        return [resp2_shape(command, reply) for command, reply in zip(commands, exchange.replies, strict=True)]
+
+    async def block(self, keys: Sequence[str], timeout_s: float) -> str | None:
+        """Waits for one of several bells; see `Transport.block`."""
+        exchange = ReadExchange([bell_command(keys, timeout_s, self.clients.block_s)], self.where)
+        await self._carry_out(self.clients.blocking, exchange, self._wiring.plan(0))
+        return rung(exchange.replies[0])
+
+    async def announce(self) -> None:
+        """Writes the queue's name into the set of queues, once; a failure is nobody's concern."""
+        if not self._announced:
+            try:
+                await self.read(*self._wiring.announcement(), retry_for_s=0)
+            except ServerError:
+                return
+            self._announced = True
+
+    async def aclose(self) -> None:
+        """Closes the clients that were opened for it."""
+        await self.clients.aclose()
+
+    async def _carry_out(self, client: AsyncClient, exchange: Exchange, plan: RetryPlan) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._wiring.attempt_timeout(plan)):
+                    return await self._attempt(client, exchange)
+            except (RedisError, OSError, ServerError) as error:
+                pause_s = plan.pause_after(error)
+            await asyncio.sleep(pause_s)
+
+    async def _attempt(self, client: AsyncClient, exchange: Exchange) -> None:
+        pool: Any = client.connection_pool
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task else 0
+
+        def notice_cancellation() -> None:
+            # redis-py sends inside `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
+            if task and task.cancelling() > cancelling:
+                raise asyncio.CancelledError
+
+        connection = await pool.get_connection()
+        try:
+            notice_cancellation()
+            while commands := exchange.commands():
+                await connection.send_packed_command(connection.pack_commands(commands))
+                notice_cancellation()
+                replies: list[Any] = []
+                for _ in commands:
+                    try:
+                        replies.append(await connection.read_response(disable_decoding=True))
+                    except ResponseError as error:
+                        replies.append(error)
+                exchange.accept(replies)
+        except BaseException:
+            # Cancelled or broken in between: what is still to come on this connection belongs to nobody.
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            if isinstance(pool, PatientPool):
+                await pool.release(connection)
+            else:
+                # Other pools wait for a lock here, where a second cancellation would lose the connection for good.
+                await asyncio.shield(pool.release(connection))

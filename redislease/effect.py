@@ -1,0 +1,58 @@
+"""An effect for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from redislease.effect_core import EffectCore
+from redislease.errors import NotDone
+
+if TYPE_CHECKING:
+    from redislease.lease import Lease
+
+
+class Effect(EffectCore):
+    """One effect of a task on the outside world, from `Lease.effect`."""
+
+    def __init__(self, lease: Lease, name: str, key: str | None, request: Any) -> None:
+        super().__init__(lease, name, key, request)
+        self._drive = lease._queue._drive
+
+    def __enter__(self) -> Self:
+        self._drive(self._begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(problem, NotDone) and not self._closed and not self.done:
+            self.not_done(str(problem))
+        self._left(problem)
+
+    def record(self, outcome: Any = None) -> None:
+        """It happened, with this outcome; never refused for its size or type. Script: `outcome`.
+
+        Raises:
+            LeaseLost: The lease is not held any more; the outcome was kept as testimony.
+            EffectAlreadyDone: An earlier attempt has done it.
+        """
+        self._drive(self._record(outcome))
+
+    def not_done(self, reason: str = "") -> None:
+        """It certainly did not happen; it may be tried again. Script: `outcome`.
+
+        Raises:
+            LeaseLost: The lease is not held any more.
+            EffectAlreadyDone: An earlier attempt has done it.
+        """
+        self._drive(self._not_done(reason))
+
+    def _run(self, action: Callable[[Self], Any], returns: Any) -> Any:
+        with self:
+            if self.done:
+                return self._typed(self.outcome, returns)
+            outcome = action(self)
+            self.record(outcome)
+        return self._typed(self._round_trip(outcome), returns)

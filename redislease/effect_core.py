@@ -1,0 +1,153 @@
+"""What `Effect` and `AsyncEffect` have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
+
+from redislease import ids, validation
+from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
+from redislease.errors import EffectAlreadyDone, EffectError, EffectNotRecorded, LeaseLost, OutcomeNotStored
+from redislease.flow import Flow
+from redislease.flows import effecting
+from redislease.lease_core import LeaseCore
+
+R = TypeVar("R")
+
+MARGIN_SHARE = 0.1
+MARGIN_S_MAX = 2.0
+
+
+class EffectCore:
+    """One effect of a task on the outside world.
+
+    It is recorded before it happens and again when its outcome is known, so that a crash in between leaves a question
+    and not a guess.
+    """
+
+    def __init__(self, lease: LeaseCore, name: str, key: str | None, request: Any) -> None:
+        self.name = effect_key(name)
+        self.key = self.name if key is None else effect_key(key, "the key")
+        self._lease = lease
+        self._nonce = ids.nonce()
+        self._digest = request_digest(request)
+        self._answer: Intended | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.key} of {self._lease.id}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether an earlier attempt has done it; its outcome is in `outcome`."""
+        return self._begun().word == "done"
+
+    @property
+    def again(self) -> bool:
+        """Whether an earlier attempt had begun it, without an outcome; only `idempotent` tasks get here."""
+        return self._begun().again
+
+    @property
+    def outcome(self) -> Any:
+        """What an earlier attempt recorded.
+
+        Raises:
+            OutcomeNotStored: It was too large or not JSON, so only its digest was kept.
+            EffectError: No earlier attempt has done it.
+        """
+        answer = self._begun()
+        if answer.word != "done":
+            raise EffectError("no earlier attempt has done this", effect=self.key)
+        return self._decoded(answer.outcome)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this task at this effect, and different for everything else."""
+        self._not_done_yet()
+        task = self._lease.task
+        return "/".join(quote(part, safe="") for part in (task.queue, task.idempotency_key, self.key))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the receiver needs: `Idempotency-Key`, and `Fencing-Token` of this attempt."""
+        return {"Idempotency-Key": self.idempotency_key, "Fencing-Token": str(self._lease.fencing_token)}
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that the call may take so that it does not outlive the lease.
+
+        Raises:
+            LeaseLost: Nothing is left.
+        """
+        self._not_done_yet()
+        length_s = self._lease.task.lease_ms / 1000
+        left_s = self._lease.remaining - min(length_s * MARGIN_SHARE, MARGIN_S_MAX)
+        if left_s <= 0:
+            self._lease.check()
+            raise LeaseLost("deadline", task_id=self._lease.id, generation=self._lease.generation)
+        return left_s
+
+    def sign(self, request: Any) -> Any:
+        """Puts the headers on a request, and returns it: `auth=effect.sign` does for httpx and for requests."""
+        request.headers.update(self.headers)
+        return request
+
+    def _begun(self) -> Intended:
+        if self._answer is None:
+            raise EffectError("the effect has not begun: enter its block first", effect=self.key)
+        return self._answer
+
+    def _not_done_yet(self) -> None:
+        answer = self._begun()
+        if answer.word == "done":
+            raise EffectAlreadyDone(effect=self.key, generation=answer.generation, at_ms=answer.at)
+
+    def _begin(self) -> Flow[None]:
+        if self._answer is not None:
+            raise EffectError("an effect is begun once; make another for another call", effect=self.key)
+        lease = self._lease
+        lease._own_process()
+        one = Intent(lease._handle, self.key, self._nonce, self.name, self._digest)
+        self._answer = yield from effecting.begin(one, lease._patience_s(), lease.note_loss)
+
+    def _close(self, verdict: str, outcome: bytes) -> Flow[None]:
+        self._not_done_yet()
+        lease = self._lease
+        lease._own_process()
+        one = Verdict(lease._handle, self.key, self._nonce, verdict, outcome)
+        yield from effecting.close(one, lease._patience_s(), lease.note_loss)
+        self._closed = True
+
+    def _record(self, outcome: Any) -> Flow[None]:
+        return self._close("done", encode_outcome(outcome))
+
+    def _not_done(self, reason: str) -> Flow[None]:
+        return self._close("not_done", json.dumps(validation.cut(str(reason), 1024)).encode())
+
+    def _left(self, problem: BaseException | None) -> None:
+        """The end of the block: an outcome must be known by now."""
+        if problem is None and not self._closed and not self.done:
+            raise EffectNotRecorded(effect=self.key)
+
+    def _decoded(self, stored: bytes) -> Any:
+        kept = json.loads(stored)
+        if "not_stored" in kept:
+            answer = self._begun()
+            raise OutcomeNotStored(effect=self.key, generation=answer.generation, at_ms=answer.at)
+        return kept["value"]
+
+    def _round_trip(self, value: Any) -> Any:
+        """An outcome as a later attempt will read it, so that its type never depends on the attempt."""
+        kept = json.loads(encode_outcome(value))
+        return kept.get("value") if "value" in kept else value
+
+    def _typed(self, value: Any, returns: type[R] | None) -> Any:
+        if returns is None:
+            return value
+        try:
+            return TypeAdapter(returns).validate_python(value)
+        except ValidationError as problem:
+            raise EffectError(f"the outcome is not a {returns}: {problem}", effect=self.key) from problem
