@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -10,7 +11,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from redislease import ids, validation
 from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
-from redislease.errors import EffectAlreadyDone, EffectError, EffectNotRecorded, LeaseLost, OutcomeNotStored
+from redislease.errors import (
+    EffectAlreadyDone,
+    EffectError,
+    EffectNotRecorded,
+    LeaseLost,
+    NotReplicated,
+    OutcomeNotStored,
+    RedisLeaseError,
+)
 from redislease.flow import Flow
 from redislease.flows import effecting
 from redislease.lease_core import LeaseCore
@@ -111,7 +120,14 @@ class EffectCore:
         lease = self._lease
         lease._own_process()
         one = Intent(lease._handle, self.key, self._nonce, self.name, self._digest)
-        self._answer = yield from effecting.begin(one, lease._patience_s(), lease.note_loss)
+        try:
+            self._answer = yield from effecting.begin(one, lease._patience_s(), lease.note_loss)
+        except NotReplicated:
+            # Nobody will act on this intent: it must not stay open as a question.
+            never_left = Verdict(lease._handle, self.key, self._nonce, "not_done", b'"not replicated"')
+            with suppress(RedisLeaseError):
+                yield from effecting.close(never_left, 0.0, lease.note_loss)
+            raise
 
     def _close(self, verdict: str, outcome: bytes) -> Flow[None]:
         self._not_done_yet()

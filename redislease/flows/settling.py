@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from redislease import encoding, limits, validation
+from redislease import encoding, limits, local_clock, validation
 from redislease.commands import hold, settle
 from redislease.commands.call import Call
 from redislease.errors import NotReplicated
@@ -23,14 +23,14 @@ def patience_s(remaining_s: float) -> float:
 
 
 def until_confirmed(call: Call[T], remaining_s: float) -> Flow[T]:
-    """Runs an ending; one that no replica confirmed is repeated while the lease would have lived."""
-    tries = 5
+    """Runs a call; one that no replica confirmed is repeated while the lease would have lived."""
+    deadline_s = local_clock.elapsed_s() + patience_s(remaining_s)
     while True:
+        left_s = deadline_s - local_clock.elapsed_s()
         try:
-            answer: T = yield Run(call, patience_s(remaining_s))
+            answer: T = yield Run(call, max(left_s, 0.0))
         except NotReplicated:
-            tries -= 1
-            if tries == 0:
+            if local_clock.elapsed_s() >= deadline_s:
                 raise
         else:
             return answer
