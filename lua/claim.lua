@@ -9,9 +9,9 @@
 -- ARGV[4]  limit           how many at most; 0 probes the path
 -- ARGV[5]  request_number  1, 2, 3 ... of this owner; the same number claims nothing new
 -- ARGV[6]  started         1: the holder acts at once, so the implicit effect opens here
--- Returns  ok more next_due_ms now count width=16 (id name side_effect generation token expires_at remaining_ms lease_ms
---          runtime_deadline attempts failures priority idempotency_key retry created_at payload)...
--- Returns  paused 0 '' now 0 width=16
+-- Returns  ok more next_due_ms now count width=17 (id name side_effect generation token expires_at remaining_ms lease_ms
+--          runtime_deadline attempts failures priority idempotency_key retry created_at records_effects payload)...
+-- Returns  paused 0 '' now 0 width=17
 -- Returns  unknown_worker
 -- Returns  stale_request number
 -- Returns  exhausted what

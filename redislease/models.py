@@ -208,6 +208,7 @@ class Grant:
     idempotency_key: str
     retry: str
     created_at: int
+    records_effects: bool
     payload: bytes
 
 

@@ -5,7 +5,7 @@
 local LEASE_FIELDS = { 'renewals', 'first_renewal_at', 'longest_gap_ms' }
 
 -- One task as claim answers it, for a new lease and for its replay.
-local GRANT_WIDTH = 16
+local GRANT_WIDTH = 17
 
 local function grant(task, payload)
   local fields = task.fields
@@ -13,7 +13,8 @@ local function grant(task, payload)
     task.id, fields.name or '', fields.side_effect or '', fields.claim_generation, fields.fencing_token,
     fields.lease_expires_at, int(tonumber(fields.lease_expires_at) - now), fields.lease_ms or int(DEFAULT.lease_ms),
     fields.runtime_deadline or '', fields.attempts or '0', fields.failures or '0', fields.priority or '0',
-    fields.idempotency_key or '', fields.retry or '', fields.created_at or '', payload or '',
+    fields.idempotency_key or '', fields.retry or '', fields.created_at or '',
+    fields.records_effects or '', payload or '',
   }
 end
 

@@ -89,7 +89,8 @@ def _grant(group: Reply) -> Grant:
         idempotency_key=text(group[12]) or text(group[0]),
         retry=text(group[13]),
         created_at=int(group[14] or 0),
-        payload=group[15],
+        records_effects=bool(group[15]),
+        payload=group[16],
     )
 
 

@@ -41,6 +41,7 @@ def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]
         idempotency_key=task.idempotency_key,
         retry=(retry or b"").decode(),
         created_at=task.created_at,
+        records_effects=task.records_effects,
         payload=payload or b"",
     )
     return handle.owner, grant, sent_s
