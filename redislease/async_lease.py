@@ -18,7 +18,7 @@ class AsyncLease(LeaseCore):
     """Temporary authority over one task, from `AsyncQueue.claim`; each verb does what it does on `Lease`."""
 
     def __init__(self, queue: AsyncQueue, owner: str, grant: Grant, sent_s: float) -> None:
-        super().__init__(queue.name, owner, grant, sent_s)
+        super().__init__(queue.name, owner, grant, sent_s, queue._redaction)
         self._queue = queue
 
     async def renew(self, lease_duration: float | timedelta | None = None) -> Renewed:

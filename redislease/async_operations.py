@@ -10,6 +10,7 @@ from redislease import limits
 from redislease.commands import inspect, sweep
 from redislease.commands.call import Call
 from redislease.commands.enqueue import Seconds
+from redislease.effect_records import EffectRecord
 from redislease.flow import Flow, run
 from redislease.flows import looking, operating, sweeping
 from redislease.flows.context import QueueContext
@@ -48,6 +49,10 @@ class AsyncQueueOperations(ABC):
     async def tasks(self, status: Status | str, *, limit: int = 100, offset: int = 0) -> list[Task]:
         """As `Queue.tasks`."""
         return await self._drive(looking.tasks(self._context, status, limit=limit, offset=offset))
+
+    async def effects(self, task_id: str) -> list[EffectRecord]:
+        """As `Queue.effects`."""
+        return await self._drive(looking.effects(self._context, task_id))
 
     async def evidence(self, task_id: str) -> list[dict[str, Any]]:
         """As `Queue.evidence`."""
@@ -115,6 +120,7 @@ class AsyncQueueOperations(ABC):
         reason: str = "",
         effects: Mapping[str, str | Done] | None = None,
         result: Any = None,
+        accept_late: bool = False,
     ) -> Decided:
         """As `Queue.resolve`. Script: `resolve`."""
         flow = operating.resolve(
@@ -126,6 +132,7 @@ class AsyncQueueOperations(ABC):
             reason=reason,
             effects=effects,
             result=result,
+            accept_late=accept_late,
         )
         return await self._drive(flow)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self, TypeVar, Unpack
@@ -18,7 +19,9 @@ from redislease.flow import Flow, adrive
 from redislease.flows import attaching, claiming, producing
 from redislease.heartbeat import Heartbeat
 from redislease.models import Conflict, Enqueued, Lost, Owner, Renewed, Settled, Task
+from redislease.queue import Queue
 from redislease.queue_core import QueueCore, end_of_block
+from redislease.redaction import Redact
 from redislease.scripts import ScriptLibrary
 
 T = TypeVar("T")
@@ -40,6 +43,8 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
         wait_replicas: How many replicas must confirm what is written.
         wait_timeout_ms: How long they may take.
         retry_for_s: How many seconds a call is repeated while the server cannot be reached.
+        redact: Takes a text and returns what may be stored of it: errors, reasons why an effect was not done, notes of
+            progress. Where it fails, the text is withheld.
         scripts: Another set of Lua scripts, for tests.
     """
 
@@ -55,9 +60,13 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
         wait_replicas: int = 0,
         wait_timeout_ms: int = 1_000,
         retry_for_s: float = limits.RETRY_FOR_S,
+        redact: Redact | None = None,
         scripts: ScriptLibrary | None = None,
     ) -> None:
-        super().__init__(name, prefix, worker_name, wait_replicas, wait_timeout_ms, scripts)
+        self._source: dict[str, Any] = {"redis_url": redis_url, "client": client, "client_factory": client_factory}
+        self._sync_queue: Queue | None = None
+        self._sync_lock = threading.Lock()
+        super().__init__(name, prefix, worker_name, wait_replicas, wait_timeout_ms, redact, scripts)
         self._transport = AsyncTransport(
             self._keys,
             self._library,
@@ -70,9 +79,20 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
     async def _drive(self, flow: Flow[T]) -> T:
         return await adrive(flow, self._transport)
 
+    def _as_sync(self) -> Queue:
+        with self._sync_lock:
+            if self._sync_queue is None:
+                self._sync_queue = Queue(self.name, **self._source, **self._settings())
+            return self._sync_queue
+
+    def _as_async(self) -> AsyncQueue:
+        return self
+
     async def aclose(self) -> None:
         """Closes what this object opened. Leases that are still held are left to their deadline."""
         self._stop_heartbeat()
+        if self._sync_queue is not None:
+            self._sync_queue.close()
         await self._transport.aclose()
 
     async def __aenter__(self) -> Self:

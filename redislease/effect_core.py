@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from redislease import ids, validation
+from redislease import ids
 from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
 from redislease.errors import (
     EffectAlreadyDone,
@@ -141,7 +141,7 @@ class EffectCore:
         return self._close("done", encode_outcome(outcome))
 
     def _not_done(self, reason: str) -> Flow[None]:
-        return self._close("not_done", json.dumps(validation.cut(str(reason), 1024)).encode())
+        return self._close("not_done", json.dumps(self._lease._redaction.reason(reason)).encode())
 
     def _left(self, problem: BaseException | None) -> None:
         """The end of the block: an outcome must be known by now."""

@@ -29,17 +29,27 @@ class Heartbeat:
         self._transport = transport
         self._lock = threading.Lock()
         self._due_s: dict[LeaseCore, float] = {}
+        self._wakes_at_s = 0.0
         self._changed = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
 
     def add(self, lease: LeaseCore) -> None:
         """Starts to renew a lease."""
+        due_s = local_clock.elapsed_s() + self._interval_s(lease)
         with self._lock:
-            self._due_s[lease] = local_clock.elapsed_s() + self._interval_s(lease)
+            self._due_s[lease] = due_s
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="redislease-heartbeat", daemon=True)
                 self._thread.start()
+            elif due_s >= self._wakes_at_s:
+                return  # a busy worker adds thousands a second; the thread is woken only for what it would miss
+        self._changed.set()
+
+    def renew_all_now(self) -> None:
+        """Renews every lease at once, to learn what was lost."""
+        with self._lock:
+            self._due_s = dict.fromkeys(self._due_s, 0.0)
         self._changed.set()
 
     def remove(self, lease: LeaseCore) -> None:
@@ -65,7 +75,10 @@ class Heartbeat:
             now_s = local_clock.elapsed_s()
             with self._lock:
                 due = [lease for lease, due_s in self._due_s.items() if due_s <= now_s][: limits.RENEW_BATCH]
-                next_s = min(self._due_s.values(), default=now_s + 60)
+                self._wakes_at_s = min(self._due_s.values(), default=now_s + 60)
+                next_s = self._wakes_at_s
+            for lease in due:
+                lease.note_deadline()
             if due:
                 self._renew(due)
             else:
@@ -76,7 +89,9 @@ class Heartbeat:
         shortest_s = min(self._interval_s(lease) for lease in leases)
         try:
             call = renew([(lease._handle, None) for lease in leases])
-            answers = self._transport.run(call, retry_for_s=shortest_s)
+            # Not beyond the first deadline: whoever works on that task must be told in time.
+            until_deadline_s = min(lease.deadline_s for lease in leases) - sent_s
+            answers = self._transport.run(call, retry_for_s=max(min(shortest_s, until_deadline_s), 0.05))
         except RedisLeaseError as problem:
             _LOG.warning("renewal of %d leases failed and will be repeated: %s", len(leases), problem)
             self._again(leases, shortest_s / 5)
@@ -85,16 +100,20 @@ class Heartbeat:
             _LOG.exception("renewal of %d leases failed unexpectedly and will be repeated", len(leases))
             self._again(leases, shortest_s / 5)
             return
+        for lease, answer in zip(leases, answers, strict=True):
+            lease.note_renewal(answer, sent_s)
+        self._schedule(leases, sent_s)
+
+    def _schedule(self, leases: list[LeaseCore], sent_s: float) -> None:
         with self._lock:
-            for lease, answer in zip(leases, answers, strict=True):
-                lease.note_renewal(answer, sent_s)
+            for lease in leases:
                 if lease not in self._due_s:
                     continue
                 if lease.lost_reason not in (None, "deadline"):
                     del self._due_s[lease]
                     _LOG.warning("%r is lost: %s", lease, lease.lost_reason)
                 else:
-                    self._due_s[lease] = sent_s + self._interval_s(lease)
+                    self._due_s[lease] = min(sent_s + self._interval_s(lease), lease.deadline_s)
 
     def _again(self, leases: list[LeaseCore], pause_s: float) -> None:
         with self._lock:

@@ -22,7 +22,7 @@ class Lease(LeaseCore):
     """
 
     def __init__(self, queue: Queue, owner: str, grant: Grant, sent_s: float) -> None:
-        super().__init__(queue.name, owner, grant, sent_s)
+        super().__init__(queue.name, owner, grant, sent_s, queue._redaction)
         self._queue = queue
 
     def renew(self, lease_duration: float | timedelta | None = None) -> Renewed:

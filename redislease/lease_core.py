@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from redislease.errors import LeaseLost
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.models import Backoff, Grant, Handle, Lost, Renewed, Settled, SideEffect
+from redislease.redaction import Redaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,9 @@ class LeaseCore:
     says no before the server would.
     """
 
-    def __init__(self, queue: str, owner: str, grant: Grant, sent_s: float) -> None:
+    def __init__(self, queue: str, owner: str, grant: Grant, sent_s: float, redaction: Redaction) -> None:
         self._grant = grant
+        self._redaction = redaction
         self._handle = Handle(queue, grant.id, owner, grant.generation, grant.token, grant.lease_ms)
         self._pid = os.getpid()
         self._expires_at = grant.expires_at
@@ -50,6 +53,7 @@ class LeaseCore:
         self._lost_reason: str | None = None
         self._settled: Settled | None = None
         self._reports = 0
+        self.on_lost: Callable[[str], None] | None = None
         self._payload: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
@@ -155,9 +159,21 @@ class LeaseCore:
             self._deadline_s = sent_s + answer.remaining_ms / 1000
 
     def note_loss(self, reason: str) -> None:
-        """Remembers that the server refused the lease."""
-        if self._settled is None and self._lost_reason is None:
+        """Remembers that the server refused the lease; one that its holder has ended is not lost."""
+        if self._settled is None and self._lost_reason is None and reason != "settled":
             self._lost_reason = reason
+            if self.on_lost:
+                self.on_lost(reason)
+
+    def note_deadline(self) -> None:
+        """Tells whoever works on the task that the local deadline has passed, if it has."""
+        if self.on_lost and self.lost_reason == "deadline":
+            self.on_lost("deadline")
+
+    @property
+    def deadline_s(self) -> float:
+        """The local deadline, on the clock of `local_clock`."""
+        return self._deadline_s
 
     def note_end(self, answer: Settled | Lost) -> None:
         """Takes in what an ending said."""
@@ -198,6 +214,8 @@ class LeaseCore:
     def _progress(self, done: Any, total: Any, note: Any) -> Flow[None]:
         self._own_process()
         self._reports += 1
+        if isinstance(note, str):
+            note = self._redaction.reason(validation.note(note, "the note", empty=True))
         answer = yield from settling.progress(self._handle, self._reports, done, total, note, self._patience_s())
         self._held(answer)
 
@@ -219,7 +237,8 @@ class LeaseCore:
         else:
             backoff = Backoff.decode(self._grant.retry)
             delay_ms = backoff.delay_ms(self._grant.failures + 1, random.random())
-        return settling.failure(self._handle, error, retry=retry, delay_ms=delay_ms, not_done=not_done)
+        text = self._redaction.error(error)
+        return settling.failure(self._handle, text, retry=retry, delay_ms=delay_ms, not_done=not_done)
 
     def _fail(self, error: Any, retry: Any, delay: Any, not_done: Any) -> Flow[Settled]:
         one = self.failure(error, retry=retry, delay=delay, not_done=not_done)

@@ -10,6 +10,7 @@ from redislease import limits
 from redislease.commands import inspect, sweep
 from redislease.commands.call import Call
 from redislease.commands.enqueue import Seconds
+from redislease.effect_records import EffectRecord
 from redislease.flow import Flow, run
 from redislease.flows import looking, operating, sweeping
 from redislease.flows.context import QueueContext
@@ -60,6 +61,14 @@ class QueueOperations(ABC):
     def tasks(self, status: Status | str, *, limit: int = 100, offset: int = 0) -> list[Task]:
         """The tasks of a state in the order of its index; `unsettled` lists ended tasks with effects in doubt."""
         return self._drive(looking.tasks(self._context, status, limit=limit, offset=offset))
+
+    def effects(self, task_id: str) -> list[EffectRecord]:
+        """The effects of a task, oldest first; the implicit one of a task that records none while it is open.
+
+        Raises:
+            TaskUnknown: There is no such task.
+        """
+        return self._drive(looking.effects(self._context, task_id))
 
     def evidence(self, task_id: str) -> list[dict[str, Any]]:
         """What was recorded about a task, also after it was purged."""
@@ -149,6 +158,7 @@ class QueueOperations(ABC):
         reason: str = "",
         effects: Mapping[str, str | Done] | None = None,
         result: Any = None,
+        accept_late: bool = False,
     ) -> Decided:
         """Decides a task in doubt. Script: `resolve`.
 
@@ -161,6 +171,8 @@ class QueueOperations(ABC):
             effects: `done`, `Done(outcome)` or `not_done` for each effect that was looked into; the implicit one is
                 `handler`.
             result: The task's result, with `done`.
+            accept_late: Believe what a worker said of its effect after it had lost the lease, where `effects` does not
+                name it.
 
         Raises:
             TaskUnknown: There is none.
@@ -176,6 +188,7 @@ class QueueOperations(ABC):
             reason=reason,
             effects=effects,
             result=result,
+            accept_late=accept_late,
         )
         return self._drive(flow)
 

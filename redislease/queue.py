@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from redislease import limits
 from redislease.commands.claim import register
@@ -16,10 +16,15 @@ from redislease.flow import Flow, drive
 from redislease.flows import attaching, claiming, producing
 from redislease.heartbeat import Heartbeat
 from redislease.lease import Lease
+from redislease.loop_local import LoopLocal
 from redislease.models import Conflict, Enqueued, Lost, Owner, Renewed, Settled, Task
 from redislease.operations import QueueOperations
 from redislease.queue_core import QueueCore, end_of_block
+from redislease.redaction import Redact
 from redislease.scripts import ScriptLibrary
+
+if TYPE_CHECKING:
+    from redislease.async_queue import AsyncQueue
 
 T = TypeVar("T")
 
@@ -40,6 +45,8 @@ class Queue(QueueOperations, QueueCore):
         wait_replicas: How many replicas must confirm what is written.
         wait_timeout_ms: How long they may take.
         retry_for_s: How many seconds a call is repeated while the server cannot be reached.
+        redact: Takes a text and returns what may be stored of it: errors, reasons why an effect was not done, notes of
+            progress. Where it fails, the text is withheld.
         scripts: Another set of Lua scripts, for tests.
     """
 
@@ -55,9 +62,12 @@ class Queue(QueueOperations, QueueCore):
         wait_replicas: int = 0,
         wait_timeout_ms: int = 1_000,
         retry_for_s: float = limits.RETRY_FOR_S,
+        redact: Redact | None = None,
         scripts: ScriptLibrary | None = None,
     ) -> None:
-        super().__init__(name, prefix, worker_name, wait_replicas, wait_timeout_ms, scripts)
+        self._source: dict[str, Any] = {"redis_url": redis_url, "client": client, "client_factory": client_factory}
+        self._async_queues: LoopLocal[AsyncQueue] = LoopLocal()
+        super().__init__(name, prefix, worker_name, wait_replicas, wait_timeout_ms, redact, scripts)
         self._transport = Transport(
             self._keys,
             self._library,
@@ -70,10 +80,26 @@ class Queue(QueueOperations, QueueCore):
     def _drive(self, flow: Flow[T]) -> T:
         return drive(flow, self._transport)
 
+    def _as_sync(self) -> Queue:
+        return self
+
+    def _as_async(self) -> AsyncQueue:
+        return self._async_queues.get(self._open_async)
+
+    def _open_async(self) -> AsyncQueue:
+        from redislease.async_queue import AsyncQueue
+
+        return AsyncQueue(self.name, **self._source, **self._settings())
+
     def close(self) -> None:
         """Closes what this object opened. Leases that are still held are left to their deadline."""
         self._stop_heartbeat()
         self._transport.close()
+
+    async def aclose(self) -> None:
+        """As `close`, and closes what `aenqueue` has opened for the running event loop."""
+        await self._async_queues.aclose()
+        self.close()
 
     def __enter__(self) -> Self:
         return self

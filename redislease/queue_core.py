@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,10 +21,12 @@ from redislease.identity import Identities, default_worker_name
 from redislease.keys import QueueKeys
 from redislease.lease_core import LeaseCore
 from redislease.models import Claimed, Handle, Lost, Owner, Renewed, Settled
+from redislease.redaction import Redact, Redaction
+from redislease.registry import TaskRegistry
 from redislease.scripts import ScriptLibrary, shipped
 
 
-class QueueCore(ABC):
+class QueueCore(TaskRegistry):
     """Name, keys, identities and the heartbeat of a queue; the arguments are those of `Queue`."""
 
     def __init__(
@@ -34,14 +36,19 @@ class QueueCore(ABC):
         worker_name: str | None,
         wait_replicas: int,
         wait_timeout_ms: int,
+        redact: Redact | None,
         scripts: ScriptLibrary | None,
     ) -> None:
         self.name = validation.queue_name(name)
         self._keys = QueueKeys(self.name, validation.prefix(prefix))
         self._library = scripts or shipped()
+        self._redact = redact
+        self._redaction = Redaction(redact)
         self._wait_replicas = validation.integer(wait_replicas, "wait_replicas", low=0, high=100)
         self._wait_timeout_ms = validation.integer(wait_timeout_ms, "wait_timeout_ms", low=1, high=60_000)
         self._context = QueueContext(self.name, self._keys, Identities(worker_name))
+        self._worker_name = worker_name
+        self._tasks = {}
         self._heartbeat: Heartbeat | None = None
         self._heartbeat_lock = threading.Lock()
 
@@ -55,6 +62,17 @@ class QueueCore(ABC):
 
     def _registered_name(self, name: str | None) -> str:
         return default_worker_name() if name is None else name
+
+    def _settings(self) -> dict[str, Any]:
+        """What the same queue in the other flavour is opened with, but for the server."""
+        return {
+            "prefix": self._keys.prefix,
+            "worker_name": self._worker_name,
+            "wait_replicas": self._wait_replicas,
+            "wait_timeout_ms": self._wait_timeout_ms,
+            "redact": self._redact,
+            "scripts": self._library,
+        }
 
     # The heartbeat
 

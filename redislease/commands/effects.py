@@ -11,12 +11,10 @@ from typing import Any
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
 from redislease.commands.hold import FIRST_GROUP, batch, each, held
+from redislease.effect_records import HANDLER
 from redislease.errors import InvalidInput, PayloadInvalid, PayloadTooLarge
 from redislease.models import Handle, Lost
 from redislease.scripts import shipped
-
-HANDLER = "handler"
-"""The implicit effect of a `non_idempotent` task that records none."""
 
 
 @dataclass(frozen=True, slots=True)

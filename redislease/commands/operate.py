@@ -11,8 +11,9 @@ from typing import Any
 
 from redislease import encoding, ids, limits, validation
 from redislease.commands.call import Call, Reply
-from redislease.commands.effects import HANDLER, encode_outcome
+from redislease.commands.effects import encode_outcome
 from redislease.commands.replies import texts
+from redislease.effect_records import HANDLER, Kept
 from redislease.errors import InvalidInput, NotAllowedNow, TaskUnknown
 from redislease.models import Decided, Done, Paused
 from redislease.scripts import shipped
@@ -98,7 +99,7 @@ def resolve(
     *,
     by: str,
     reason: str = "",
-    effects: Mapping[str, str | Done] | None = None,
+    effects: Mapping[str, str | Done | Kept] | None = None,
     result: Any = None,
 ) -> Call[Decided]:
     """Decides a task in doubt. Script: `resolve`.
@@ -109,8 +110,8 @@ def resolve(
         token: The task's fencing token as the operator saw it; None if it never had one.
         by: Who decides.
         reason: Why.
-        effects: For each effect that was looked into, `done`, `Done(outcome)` or `not_done`. The implicit effect is
-            `handler`.
+        effects: For each effect that was looked into, `done`, `Done(outcome)`, `not_done`, or testimony as it was kept.
+            The implicit effect is `handler`.
         result: For `done`: the task's result.
 
     Raises:
@@ -133,8 +134,10 @@ def resolve(
     return Call("resolve", args, _parse)
 
 
-def _found(key: str, verdict: str | Done) -> tuple[str, str, bytes]:
+def _found(key: str, verdict: str | Done | Kept) -> tuple[str, str, bytes]:
     validation.text(key, "the effect", max_bytes=limits.NAME_BYTES)
+    if isinstance(verdict, Kept):
+        return key, verdict.verdict, verdict.outcome
     if isinstance(verdict, Done):
         return key, "done", encode_outcome(verdict.outcome)
     if verdict not in VERDICTS:

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from redislease import encoding, limits, validation
+from redislease import effect_records, encoding, limits, validation
 from redislease.commands.replies import text
+from redislease.effect_records import EffectRecord, Kept
 from redislease.errors import InvalidInput, TaskUnknown
 from redislease.flow import Flow, Read
 from redislease.flows.context import QueueContext
@@ -85,6 +86,28 @@ def tasks(context: QueueContext, status: str, *, limit: int = 100, offset: int =
         for task_id, raw, score in zip(ids, hashes, members[1::2], strict=True)
         if raw and b"status" in raw
     ]
+
+
+def effects(context: QueueContext, task_id: str) -> Flow[list[EffectRecord]]:
+    """The effects of a task, the one opened first first; the implicit one is among them while it is open."""
+    checked = validation.task_id(task_id)
+    keys = context.keys
+    wanted = ("status", "handler_open", "claim_generation", "fencing_token", "claimed_at")
+    task, stored = yield Read([("HMGET", keys.task(checked), *wanted), ("HGETALL", keys.effects(checked))])
+    status, handler_open, *claim = task
+    if status is None:
+        raise TaskUnknown(f"there is no task {checked} in queue {context.name}", task_id=checked)
+    found = [effect_records.read(text(key), record) for key, record in stored.items()]
+    if handler_open:
+        found.append(effect_records.implicit(*(int(value) for value in claim)))
+    return sorted(found, key=lambda one: (one.opened_at, one.key))
+
+
+def testimony(context: QueueContext, task_id: str) -> Flow[dict[str, Kept]]:
+    """What was said too late about effects that are still open, as verdicts by key."""
+    (stored,) = yield Read([("HGETALL", context.keys.effects(validation.task_id(task_id)))])
+    verdicts = {text(key): effect_records.late_verdict(record) for key, record in stored.items()}
+    return {key: verdict for key, verdict in verdicts.items() if verdict}
 
 
 def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:

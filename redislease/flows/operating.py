@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redislease.commands import inspect, operate
+from redislease.effect_records import Kept
 from redislease.flow import Flow, Run, run
 from redislease.flows import looking
 from redislease.flows.context import QueueContext
@@ -49,10 +50,15 @@ def resolve(
     reason: str,
     effects: Mapping[str, str | Done] | None,
     result: Any,
+    accept_late: bool,
 ) -> Flow[Decided]:
-    """Decides a task in doubt."""
+    """Decides a task in doubt; testimony that comes between reading and deciding is not taken in."""
     seen = yield from _token(context, task_id, token)
-    call = operate.resolve(task_id, decision, seen, by=by, reason=reason, effects=effects, result=result)
+    found: dict[str, str | Done | Kept] = dict(effects or {})
+    if accept_late:
+        testimony: dict[str, Kept] = yield from looking.testimony(context, task_id)
+        found = {**testimony, **found}
+    call = operate.resolve(task_id, decision, seen, by=by, reason=reason, effects=found, result=result)
     decided: Decided = yield Run(call)
     return decided
 

@@ -1,0 +1,121 @@
+"""What the server keeps of an effect, as `Queue.effects` answers it (format: `lua/lib/effects.lua`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from redislease.models import Answer
+
+HANDLER = "handler"
+"""The implicit effect of a `non_idempotent` task that records none."""
+
+
+class Testimony(Answer):
+    """What a worker said about its effect after it had lost the lease. It decides nothing by itself.
+
+    Attributes:
+        verdict: `done` or `not_done`.
+        at: When it said so, in milliseconds of the server's clock.
+        outcome: The outcome, for `done`.
+        not_stored: Type, length and SHA-256 of an outcome that was too large or not JSON.
+        reason: Why not, for `not_done`.
+    """
+
+    verdict: str
+    at: int
+    outcome: Any = None
+    not_stored: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+class EffectRecord(Answer):
+    """One effect of a task as the server holds it.
+
+    Attributes:
+        key: What makes it the same effect in every attempt; `handler` is the implicit one of a task that records none.
+        name: What it is called.
+        state: `open`, `done` or `not_done`.
+        generation: The attempt that opened it last.
+        token: That attempt's fencing token.
+        opened_at: When, in milliseconds of the server's clock.
+        closed_at: When its outcome was recorded or decided.
+        left_open_by: The earlier attempt that had opened it and left it so, if that attempt is not the one above.
+        outcome: The outcome, for `done`.
+        not_stored: Type, length and SHA-256 of an outcome that was too large or not JSON.
+        reason: Why not, for `not_done`.
+        testimony: What its worker said of it too late.
+    """
+
+    key: str
+    name: str
+    state: str
+    generation: int
+    token: int
+    opened_at: int
+    closed_at: int | None = None
+    left_open_by: int | None = None
+    outcome: Any = None
+    not_stored: dict[str, Any] | None = None
+    reason: str | None = None
+    testimony: Testimony | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A verdict with its outcome in the stored form."""
+
+    verdict: str
+    outcome: bytes
+
+
+def _found(verdict: str, stored: bytes) -> dict[str, Any]:
+    """An outcome from its stored form: `{"value":…}`, `{"not_stored":…}`, or the reason of a `not_done`."""
+    if not stored:
+        return {}
+    kept = json.loads(stored)
+    if verdict == "not_done":
+        return {"reason": kept or None}
+    return {"outcome": kept.get("value"), "not_stored": kept.get("not_stored")}
+
+
+def _testimony(line: bytes) -> Testimony | None:
+    if not line:
+        return None
+    verdict, at, stored = line.split(b" ", 2)
+    return Testimony(verdict=verdict.decode(), at=int(at), **_found(verdict.decode(), stored))
+
+
+def read(key: str, stored: bytes) -> EffectRecord:
+    """A record from its stored form."""
+    head, name, outcome, late = stored.split(b"\n")
+    state, token, generation, _nonce, _digest, opened_at, closed_at, *_ = head.decode().split(" ")
+    return EffectRecord(
+        key=key,
+        name=name.decode(),
+        state=state,
+        generation=int(generation),
+        token=int(token),
+        opened_at=int(opened_at),
+        closed_at=int(closed_at) or None,
+        left_open_by=int(left_open_by) or None,
+        **_found(state, outcome),
+        testimony=_testimony(late),
+    )
+
+
+def late_verdict(stored: bytes) -> Kept | None:
+    """The testimony about an effect that is still open, as a verdict; None when there is none."""
+    head, _, _, late = stored.split(b"\n")
+    if not late or not head.startswith(b"open "):
+        return None
+    verdict, _, outcome = late.split(b" ", 2)
+    return Kept(verdict.decode(), outcome)
+
+
+def implicit(generation: int, token: int, claimed_at: int) -> EffectRecord:
+    """The implicit effect while it is open: nothing is kept of it but that."""
+    return EffectRecord(
+        key=HANDLER, name=HANDLER, state="open", generation=generation, token=token, opened_at=claimed_at
+    )
