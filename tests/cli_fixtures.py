@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from command_line import CommandLine
+from keyspace import Keyspace
 from servers import Engine
 
+from redislease.keys import QueueKeys
 from redislease.queue import Queue
 from redislease.scripts import ScriptLibrary
 
@@ -25,10 +27,14 @@ def real_cli(real_engine: Engine, queue_name: str) -> CommandLine:
 
 
 @pytest.fixture
-def queue(engine: Engine, queue_name: str) -> Iterator[Queue]:
-    """The library on the same queue."""
+def plain_queue(engine: Engine, queue_name: str, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    """The library on the same queue, by the server's clock; its keys are checked when the test is over."""
     with Queue(queue_name, redis_url=engine.url) as opened:
         yield opened
+    if not request.node.get_closest_marker("broken_keys"):
+        with engine.sync_client() as client:
+            found = Keyspace(client, QueueKeys(queue_name)).problems()
+        assert not found, "\n".join(found)
 
 
 @pytest.fixture

@@ -1,0 +1,5 @@
+"""`python -m redislease.cli`."""
+
+from redislease.cli import main
+
+main()

@@ -1,0 +1,262 @@
+"""`why` says where a task is, since when, who held it, what moves it, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from virtual_clock import VirtualClock
+
+from redislease.errors import EffectNotRecorded, LeaseLost
+from redislease.queue import Queue
+
+pytest_plugins = ["cli_fixtures"]
+pytestmark = pytest.mark.usefixtures("virtual_time", "clock")
+
+
+def why(cli: CommandLine, task_id: str) -> dict[str, Any]:
+    """The explanation, which people are told in the same words."""
+    told: dict[str, Any] = cli.expect(0, "why", task_id, "--json").document
+    people = cli.expect(0, "why", task_id, COLUMNS="100000").out.splitlines()
+    assert people[0] == told["text"]
+    assert [line.strip().partition("  # ")[0] for line in people[1:]] == [step["command"] for step in told["next"]]
+    assert told["next"]
+    narrow = cli.expect(0, "why", task_id, COLUMNS="40").out
+    assert all(
+        step["command"] in narrow.splitlines()[-len(told["next"]) + number] for number, step in enumerate(told["next"])
+    )
+    return told
+
+
+def follow(cli: CommandLine, told: dict[str, Any], number: int = 0) -> None:
+    """Types what it says."""
+    program, *arguments = shlex.split(told["next"][number]["command"])
+    assert program == "redislease"
+    cli.expect(0, *arguments)
+
+
+def test_ready(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    for _ in range(2):
+        task = plain_queue.enqueue("mail", side_effect="idempotent")
+    clock.advance_ms(90_000)
+    told = why(cli, task.id)
+    assert told["status"] == "ready"
+    assert told["since"] == task.created_at
+    assert "(90 s ago). The next free worker takes it; 1 task ahead of it. Nobody has held it yet." in told["text"]
+    follow(cli, told)
+
+
+def test_ready_in_a_paused_queue(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
+    cli.expect(0, "pause", "--by", "ann", "--reason", "deploy")
+    told = why(cli, task_id)
+    assert "The queue is paused by ann (deploy) since" in told["text"]
+    follow(cli, told)
+    assert plain_queue.stats().pause == ""
+
+
+def test_ready_again(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
+    (lease,) = plain_queue.claim()
+    at = clock.advance_ms(60_001)
+    plain_queue.reap()
+    told = why(cli, task_id)
+    assert f"It was last held by {lease.owner} under generation 1; lease expired." in told["text"]
+    assert told["since"] == at
+
+
+def test_scheduled(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
+    plain_queue.claim()[0].fail("boom", delay=100)
+    told = why(cli, task_id)
+    assert told["status"] == "scheduled"
+    assert "(in 100 s). It then becomes ready by itself. It failed 1 of 5 times." in told["text"]
+    assert "boom" in told["text"]
+    clock.advance_ms(100_001)
+    told = why(cli, task_id)
+    assert "The next claim or reap makes it ready." in told["text"]
+    follow(cli, told)
+    assert plain_queue.get(task_id).status == "ready"
+
+
+def test_leased(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent", max_runtime=300).id
+    (lease,) = plain_queue.claim()
+    clock.advance_ms(20_000)
+    lease.renew()
+    told = why(cli, task_id)
+    assert f"{lease.owner} under generation 1 holds it since" in told["text"]
+    assert "renewed 1 time. The lease ends at" in told["text"]
+    assert "at the latest, renewed or not" in told["text"]
+    follow(cli, told)
+    assert plain_queue.get(task_id).status == "ready"
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "max_expirations", "to"),
+    [
+        ("idempotent", 3, "it goes back to ready"),
+        ("idempotent", 1, "it goes to dead"),
+        ("non_idempotent", 3, "it goes to reconciling"),
+    ],
+)
+def test_leased_but_expired(
+    cli: CommandLine, plain_queue: Queue, clock: VirtualClock, side_effect: str, max_expirations: int, to: str
+) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect=side_effect, max_expirations=max_expirations).id
+    plain_queue.claim()
+    clock.advance_ms(72_000)
+    told = why(cli, task_id)
+    assert told["status"] == "leased"
+    assert "the lease ended at" in told["text"]
+    assert "(12 s ago) and gives no authority any more" in told["text"]
+    assert to in told["text"]
+    follow(cli, told)
+    assert plain_queue.get(task_id).status == to.rpartition(" ")[2]
+
+
+@pytest.mark.parametrize(("number", "status"), [(0, "completed"), (1, "ready"), (2, "dead")])
+def test_reconciling(cli: CommandLine, plain_queue: Queue, clock: VirtualClock, number: int, status: str) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent", idempotency_key="order-7").id
+    (lease,) = plain_queue.claim()
+    at = clock.advance_ms(61_000)
+    plain_queue.reap()
+    clock.advance_ms(3_600_000)
+    told = why(cli, task_id)
+    assert told["since"] == at
+    assert f"1 effect (handler) may or may not have happened. {lease.owner} under generation 1 had it" in told["text"]
+    assert "Nothing moves it but a decision" in told["text"]
+    assert "order-7" in told["text"]
+    follow(cli, told, number)
+    assert plain_queue.get(task_id).status == status
+
+
+def test_dead(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    for options, more, cause in (
+        ({"max_attempts": 1}, {}, "it failed 1 of 1 times"),
+        ({}, {"retry": False}, "its last failure was final"),
+    ):
+        task_id = plain_queue.enqueue("mail", side_effect="idempotent", **options).id  # type: ignore[arg-type]
+        plain_queue.claim()[0].fail("no such address", **more)
+        told = why(cli, task_id)
+        assert f"It is given up: {cause}." in told["text"]
+        assert "no such address" in told["text"]
+        assert told["since"] == clock.now_ms
+        follow(cli, told)
+        assert plain_queue.get(task_id).status == "ready"
+        plain_queue.cancel(task_id, by="me")
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent", max_expirations=1).id
+    plain_queue.claim()
+    clock.advance_ms(60_001)
+    plain_queue.reap()
+    assert "its lease expired 1 of 1 times" in why(cli, task_id)["text"]
+
+
+def test_dead_by_decision(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    plain_queue.claim()[0].release(interrupted=True)
+    plain_queue.resolve(task_id, "dead", by="ann", effects={"handler": "not_done"})
+    assert "ann decided so" in why(cli, task_id)["text"]
+
+
+def test_completed(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    (lease,) = plain_queue.claim()
+    at = clock.advance_ms(1_000)
+    lease.complete()
+    told = why(cli, task_id)
+    assert told["since"] == at
+    assert f"{lease.owner} under generation 1 did it. Nothing more happens to it" in told["text"]
+    follow(cli, told)
+
+
+def test_cancelled(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
+    cli.expect(0, "cancel", task_id, "--by", "ann")
+    told = why(cli, task_id)
+    assert "is cancelled since" in told["text"]
+    assert "ann cancelled it." in told["text"]
+    follow(cli, told)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_unsettled(cli: CommandLine, plain_queue: Queue, clock: VirtualClock, number: int) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    plain_queue.claim()
+    plain_queue.cancel(task_id, by="ann")
+    at = clock.now_ms
+    clock.advance_ms(10_000)
+    told = why(cli, task_id)
+    assert told["since"] == at
+    assert "1 effect (handler) may or may not have happened. It is unsettled since" in told["text"]
+    follow(cli, told, number)
+    assert plain_queue.stats().unsettled == 0
+    assert plain_queue.get(task_id).status == "cancelled"
+
+
+def test_dead_and_unsettled(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    plain_queue.claim()[0].release(interrupted=True)
+    plain_queue.resolve(task_id, "dead", by="ann")
+    told = why(cli, task_id)
+    assert "may or may not have happened" in told["text"]
+    follow(cli, told)
+    assert plain_queue.stats().unsettled == 0
+
+
+def test_unknown(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
+    plain_queue.claim()[0].complete()
+    clock.advance_ms(10_000_000)
+    plain_queue.purge()
+    told = cli.expect(4, "why", task_id).err
+    assert "its retention has ended; its evidence is left: redislease evidence" in told
+    assert "its evidence is left" not in cli.expect(4, "why", "never").err
+
+
+def test_commands_are_safe_to_paste(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = "$(touch${IFS}x)';&".replace("{", "").replace("}", "")
+    plain_queue.enqueue("mail", side_effect="idempotent", task_id=task_id)
+    told = why(cli, task_id)
+    follow(cli, told, 1)
+    assert plain_queue.get(task_id).status == "cancelled"
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_effects_in_doubt_are_named(cli: CommandLine, plain_queue: Queue, clock: VirtualClock, number: int) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent", records_effects=True).id
+    (lease,) = plain_queue.claim()
+    lease.run_effect("draft", lambda _: "hello")
+    with pytest.raises(LeaseLost), lease.effect("smtp.send", request={"to": "ann"}) as effect:
+        clock.advance_ms(61_000)
+        plain_queue.reap()
+        effect.record({"receipt": "\x1b[31m7"})
+    told = why(cli, task_id)
+    assert "1 effect (smtp.send) may or may not have happened." in told["text"]
+    assert "After the lease was lost, its worker said that smtp.send is done." in told["text"]
+    shown = cli.expect(0, "reconcile", "show", task_id).out
+    assert "said too late" in shown
+    assert '"hello"' in shown
+    (draft, sent) = cli.expect(0, "show", task_id, "--json").document["effects"]
+    assert (draft["outcome"], sent["state"], sent["testimony"]["verdict"]) == ("hello", "open", "done")
+    assert plain_queue.get(task_id).status == "reconciling"
+    follow(cli, told, number)
+    (_, sent) = cli.expect(0, "show", task_id, "--json").document["effects"]
+    assert (sent["state"], plain_queue.get(task_id).status) == (
+        ("not_done", "ready") if number == 1 else ("done", "completed")
+    )
+    assert sent["outcome"] == ({"receipt": "\x1b[31m7"} if number == 3 else None)
+
+
+def test_an_outcome_that_an_operator_found(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent", records_effects=True).id
+    (lease,) = plain_queue.claim()
+    with pytest.raises(EffectNotRecorded), lease.effect("smtp.send"):
+        plain_queue.revoke(task_id, by="me")
+    wrong = ["--effect", "smtp.send=not_done", "--outcome", "smtp.send=1"]
+    assert "--outcome takes NAME=JSON" in cli.expect(2, "reconcile", "resolve", task_id, "done", *wrong).err
+    cli.expect(0, "reconcile", "resolve", task_id, "done", "--outcome", 'smtp.send={"id": "a=b"}')
+    (sent,) = cli.expect(0, "show", task_id, "--json").document["effects"]
+    assert (sent["state"], sent["outcome"]) == ("done", {"id": "a=b"})
