@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from redislease import limits, validation
-from redislease.errors import InvalidInput
+from redislease.errors import InvalidInput, ServerError
 
 
 class SideEffect(StrEnum):
@@ -144,10 +144,12 @@ class Task(Answer):
         """A task from its hash; fields of later versions are left out."""
         known = {name: value for name, value in fields.items() if name in cls.model_fields}
         known.setdefault("idempotency_key", task_id)
-        return cls.model_validate(
-            {**known, "records_effects": fields.get("records_effects") == "1"}
-            | {"queue": queue, "id": task_id, "available_at": available_at, "created": False}
-        )
+        known |= {"records_effects": fields.get("records_effects") == "1", "queue": queue, "id": task_id}
+        try:
+            return cls.model_validate({**known, "available_at": available_at, "created": False})
+        except ValidationError as problem:
+            where = ", ".join(str(one["loc"][0]) for one in problem.errors())
+            raise ServerError(f"the hash of task {task_id} cannot be read: {where}") from problem
 
 
 class TaskDetail(Answer):

@@ -9,7 +9,7 @@ import redis
 from keyspace import Keyspace
 from virtual_clock import VirtualClock
 
-from redislease import InvalidInput, TaskUnknown
+from redislease import InvalidInput, ServerError, TaskUnknown
 from redislease.keys import QueueKeys
 
 pytestmark = pytest.mark.contract
@@ -223,3 +223,12 @@ def test_check_finds_what_disagrees(queue: Any, redis_client: redis.Redis, keys:
     redis_client.zrem(keys.index("ready"), lease.id)
     with pytest.raises(InvalidInput):
         queue.check("nowhere")
+
+
+@pytest.mark.broken_keys
+def test_a_hash_that_cannot_be_read_is_said_to_be(queue: Any, redis_client: redis.Redis, keys: QueueKeys) -> None:
+    task = queue.enqueue("work", side_effect="idempotent")
+    redis_client.hset(keys.task(task.id), mapping={"status": "elsewhere", "attempts": "x"})
+    for look in (lambda: queue.get(task.id), lambda: queue.detail(task.id), lambda: queue.tasks("ready")):
+        with pytest.raises(ServerError, match="status, attempts"):
+            look()
