@@ -12,11 +12,17 @@
 local durable = ARGV[1]
 local WIDTH = 8
 
+local function granted_before(record, call)
+  return record and record.token == call.token and record.nonce == call.nonce and record.state == 'open'
+end
+
+local function go_ahead(record)
+  return { 'open', record.left_open_by ~= '0' and 'again' or '', '', '' }
+end
+
 -- What to answer about an effect that has a record already; nil: it may go ahead.
 local function answer_recorded(task, record, call)
-  if record.token == call.token and record.nonce == call.nonce and record.state == 'open' then
-    return { 'open', '', '', '' }
-  elseif record.token == call.token and (record.nonce == call.nonce or record.state ~= 'not_done') then
+  if record.token == call.token and (record.nonce == call.nonce or record.state ~= 'not_done') then
     return { 'reused', record.digest, record.opened_at, record.generation }
   elseif record.state == 'not_done' then
     return nil
@@ -37,27 +43,33 @@ local function open_effect(task, record, call)
   if not record then
     increase(task, 'effects')
   end
-  write_effect(task, call.key, {
+  local opened = {
     state = 'open', token = call.token, generation = call.generation, nonce = call.nonce, digest = call.digest,
-    opened_at = int(now), closed_at = '0', name = call.name, outcome = '', late = '',
-  })
+    opened_at = int(now), closed_at = '0', left_open_by = again and record.generation or '0', name = call.name,
+    outcome = '', late = '',
+  }
+  write_effect(task, call.key, opened)
   note_effect(task, 'intent', call.key, 'name', json_string(call.name), 'digest', json_string(call.digest), 'again',
     again and 'true' or 'false')
-  return { 'open', again and 'again' or '', '', '' }
+  return go_ahead(opened)
 end
 
+-- What was granted stays granted when the call is sent again, also in a pause that came in between.
 local function intend(task, call)
-  if pause == 'effects' then
+  if call.key == 'handler' and task.fields.handler_open then
+    return { 'open', '', '', '' }
+  end
+  local record = call.key ~= 'handler' and read_effect(task, call.key)
+  if granted_before(record, call) then
+    return go_ahead(record)
+  elseif pause == 'effects' then
     return { 'paused', '', '', '' }
   elseif call.key == 'handler' then
-    if not task.fields.handler_open then
-      open_handler(task)
-    end
+    open_handler(task)
     return { 'open', '', '', '' }
   elseif task.fields.side_effect == 'read_only' then
     return { 'read_only', '', '', '' }
   end
-  local record = read_effect(task, call.key)
   local answer = record and answer_recorded(task, record, call)
   if answer then
     return answer

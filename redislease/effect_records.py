@@ -90,7 +90,7 @@ def _testimony(line: bytes) -> Testimony | None:
 def read(key: str, stored: bytes) -> EffectRecord:
     """A record from its stored form."""
     head, name, outcome, late = stored.split(b"\n")
-    state, token, generation, _nonce, _digest, opened_at, closed_at, *_ = head.decode().split(" ")
+    state, token, generation, _nonce, _digest, opened_at, closed_at, left_open_by = head.decode().split(" ")
     return EffectRecord(
         key=key,
         name=name.decode(),

@@ -8,14 +8,32 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from redislease import limits, local_clock
+from redislease.commands.call import Call
 from redislease.commands.hold import renew
-from redislease.connection.transport import Transport
 from redislease.errors import RedisLeaseError
 from redislease.lease_core import LeaseCore
+from redislease.models import Lost, Renewed
 
 _LOG = logging.getLogger("redislease.heartbeat")
+
+PATIENCE_MIN_S = 0.02
+STOP_S = 5.0
+
+
+class RenewingTransport(Protocol):
+    """What the heartbeat needs of a transport."""
+
+    def run(self, call: Call[list[Renewed | Lost]], *, retry_for_s: float | None = None) -> list[Renewed | Lost]:
+        """Runs a call; see `Transport.run`."""
+        ...
+
+    def close(self) -> None:
+        """Closes its connections."""
+        ...
 
 
 class Heartbeat:
@@ -25,7 +43,7 @@ class Heartbeat:
         transport: Used by this thread alone.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: RenewingTransport) -> None:
         self._transport = transport
         self._lock = threading.Lock()
         self._due_s: dict[LeaseCore, float] = {}
@@ -34,15 +52,18 @@ class Heartbeat:
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    def add(self, lease: LeaseCore) -> None:
-        """Starts to renew a lease."""
-        due_s = local_clock.elapsed_s() + self._interval_s(lease)
+    def add(self, *leases: LeaseCore) -> None:
+        """Starts to renew leases."""
+        if not leases:
+            return
+        now_s = local_clock.elapsed_s()
+        due = {lease: min(now_s + lease.heartbeat_s, lease.deadline_s - 2 * lease.heartbeat_s) for lease in leases}
         with self._lock:
-            self._due_s[lease] = due_s
+            self._due_s.update(due)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="redislease-heartbeat", daemon=True)
                 self._thread.start()
-            elif due_s >= self._wakes_at_s:
+            elif min(due.values()) >= self._wakes_at_s:
                 return  # a busy worker adds thousands a second; the thread is woken only for what it would miss
         self._changed.set()
 
@@ -52,71 +73,93 @@ class Heartbeat:
             self._due_s = dict.fromkeys(self._due_s, 0.0)
         self._changed.set()
 
-    def remove(self, lease: LeaseCore) -> None:
-        """Stops to renew a lease."""
+    def remove(self, *leases: LeaseCore) -> None:
+        """Stops to renew leases."""
         with self._lock:
-            self._due_s.pop(lease, None)
+            for lease in leases:
+                self._due_s.pop(lease, None)
 
     def stop(self) -> None:
         """Ends the thread; leases are left to their deadline."""
         self._stopped = True
         self._changed.set()
         if self._thread is not None:
-            self._thread.join(timeout=5)
+            self._thread.join(timeout=STOP_S)
         self._transport.close()
-
-    @staticmethod
-    def _interval_s(lease: LeaseCore) -> float:
-        return lease.task.lease_ms / 1000 / limits.HEARTBEATS_PER_LEASE
 
     def _run(self) -> None:
         while not self._stopped:
-            self._changed.clear()
-            now_s = local_clock.elapsed_s()
-            with self._lock:
-                due = [lease for lease, due_s in self._due_s.items() if due_s <= now_s][: limits.RENEW_BATCH]
-                self._wakes_at_s = min(self._due_s.values(), default=now_s + 60)
-                next_s = self._wakes_at_s
-            for lease in due:
-                lease.note_deadline()
-            if due:
-                self._renew(due)
-            else:
-                self._changed.wait(max(next_s - now_s, 0.005))
+            try:
+                self._beat()
+            except Exception:  # noqa: BLE001 - whatever it is, the other leases need this thread
+                _LOG.exception("the heartbeat goes on after an unexpected error")
+                self._changed.wait(0.1)
 
-    def _renew(self, leases: list[LeaseCore]) -> None:
+    def _beat(self) -> None:
+        """Renews what is due, or sleeps until something is."""
+        self._changed.clear()
+        now_s = local_clock.elapsed_s()
+        with self._lock:
+            due = [lease for lease, due_s in self._due_s.items() if due_s <= now_s]
+            everything = list(self._due_s)
+            self._wakes_at_s = min(self._due_s.values(), default=now_s + 60)
+            next_s = self._wakes_at_s
+        for lease in everything:
+            lease.note_deadline()
+        due = [lease for lease in due if not self._forget_gone(lease)]
+        if due:
+            due.sort(key=lambda lease: lease.deadline_s)
+            self._renew(due[: limits.RENEW_BATCH], everything)
+        else:
+            self._changed.wait(max(next_s - now_s, 0.005))
+
+    def _renew(self, leases: Sequence[LeaseCore], everything: Sequence[LeaseCore]) -> None:
         sent_s = local_clock.elapsed_s()
-        shortest_s = min(self._interval_s(lease) for lease in leases)
+        pause_s = min(lease.heartbeat_s for lease in leases) / 5
+        answers: Sequence[Renewed | Lost] | None = None
         try:
             call = renew([(lease._handle, None) for lease in leases])
-            # Not beyond the first deadline: whoever works on that task must be told in time.
-            until_deadline_s = min(lease.deadline_s for lease in leases) - sent_s
-            answers = self._transport.run(call, retry_for_s=max(min(shortest_s, until_deadline_s), 0.05))
+            answers = self._transport.run(call, retry_for_s=self._patience_s(leases, everything, sent_s))
         except RedisLeaseError as problem:
             _LOG.warning("renewal of %d leases failed and will be repeated: %s", len(leases), problem)
-            self._again(leases, shortest_s / 5)
-            return
-        except Exception:  # noqa: BLE001 - whatever it is, the other leases need this thread
+        except Exception:  # noqa: BLE001 - whatever it is, the leases will be tried again
             _LOG.exception("renewal of %d leases failed unexpectedly and will be repeated", len(leases))
-            self._again(leases, shortest_s / 5)
+        if answers is None:
+            self._again(leases, pause_s)
             return
         for lease, answer in zip(leases, answers, strict=True):
             lease.note_renewal(answer, sent_s)
         self._schedule(leases, sent_s)
 
-    def _schedule(self, leases: list[LeaseCore], sent_s: float) -> None:
-        with self._lock:
-            for lease in leases:
-                if lease not in self._due_s:
-                    continue
-                if lease.lost_reason not in (None, "deadline"):
-                    del self._due_s[lease]
-                    _LOG.warning("%r is lost: %s", lease, lease.lost_reason)
-                else:
-                    self._due_s[lease] = min(sent_s + self._interval_s(lease), lease.deadline_s)
+    @staticmethod
+    def _patience_s(leases: Sequence[LeaseCore], everything: Sequence[LeaseCore], now_s: float) -> float:
+        """How long a renewal may take: not beyond the next beat, nor the next deadline, of which somebody must hear."""
+        beat_s = min(lease.heartbeat_s for lease in leases)
+        deadlines = [lease.deadline_s - now_s for lease in everything]
+        ahead_s = min((left_s for left_s in deadlines if left_s > 0), default=beat_s)
+        return max(min(beat_s, ahead_s), PATIENCE_MIN_S)
 
-    def _again(self, leases: list[LeaseCore], pause_s: float) -> None:
+    def _schedule(self, leases: Iterable[LeaseCore], sent_s: float) -> None:
         with self._lock:
             for lease in leases:
                 if lease in self._due_s:
-                    self._due_s[lease] = local_clock.elapsed_s() + pause_s
+                    next_s = lease.deadline_s if lease.capped else sent_s + lease.heartbeat_s
+                    self._due_s[lease] = min(max(next_s, sent_s + PATIENCE_MIN_S), lease.deadline_s)
+        for lease in leases:
+            self._forget_gone(lease)
+
+    def _forget_gone(self, lease: LeaseCore) -> bool:
+        """Renews a lease no more that is lost for good."""
+        if lease.gone:
+            self.remove(lease)
+            _LOG.warning("%r is lost: %s", lease, lease.lost_reason)
+        return lease.gone
+
+    def _again(self, leases: Iterable[LeaseCore], pause_s: float) -> None:
+        due_s = local_clock.elapsed_s() + pause_s
+        with self._lock:
+            for lease in leases:
+                if lease in self._due_s:
+                    # The deadline itself is a moment at which somebody must be told.
+                    until_deadline = lease.deadline_s if lease.deadline_s > due_s - pause_s else due_s
+                    self._due_s[lease] = min(due_s, until_deadline)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from redislease import encoding, local_clock, validation
+from redislease import encoding, limits, local_clock, validation
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
 from redislease.errors import LeaseLost
@@ -50,6 +50,7 @@ class LeaseCore:
         self._pid = os.getpid()
         self._expires_at = grant.expires_at
         self._deadline_s = sent_s + grant.remaining_ms / 1000
+        self._capped = False
         self._lost_reason: str | None = None
         self._settled: Settled | None = None
         self._reports = 0
@@ -128,8 +129,13 @@ class LeaseCore:
             if self._pid != os.getpid():
                 return "forked"
             if local_clock.elapsed_s() >= self._deadline_s:
-                return "deadline"
+                return "max_runtime" if self._capped else "deadline"
         return self._lost_reason
+
+    @property
+    def gone(self) -> bool:
+        """Whether the lease is known to be lost for good: only a passed deadline can still turn out to be early."""
+        return self._lost_reason is not None
 
     @property
     def settled(self) -> bool:
@@ -157,6 +163,7 @@ class LeaseCore:
         else:
             self._expires_at = answer.expires_at
             self._deadline_s = sent_s + answer.remaining_ms / 1000
+            self._capped = answer.capped
 
     def note_loss(self, reason: str) -> None:
         """Remembers that the server refused the lease; one that its holder has ended is not lost."""
@@ -167,13 +174,27 @@ class LeaseCore:
 
     def note_deadline(self) -> None:
         """Tells whoever works on the task that the local deadline has passed, if it has."""
-        if self.on_lost and self.lost_reason == "deadline":
-            self.on_lost("deadline")
+        if self._lost_reason is None and self.on_lost:
+            reason = self.lost_reason
+            if reason == "max_runtime":
+                self.note_loss(reason)
+            elif reason:
+                self.on_lost(reason)
 
     @property
     def deadline_s(self) -> float:
         """The local deadline, on the clock of `local_clock`."""
         return self._deadline_s
+
+    @property
+    def capped(self) -> bool:
+        """Whether `max_runtime` ends the lease at its deadline, so that it cannot be extended further."""
+        return self._capped
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between two renewals."""
+        return self._grant.lease_ms / 1000 / limits.HEARTBEATS_PER_LEASE
 
     def note_end(self, answer: Settled | Lost) -> None:
         """Takes in what an ending said."""

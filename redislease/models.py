@@ -142,7 +142,7 @@ class Task(Answer):
     @classmethod
     def from_hash(cls, queue: str, task_id: str, fields: Mapping[str, str], *, available_at: int | None = None) -> Task:
         """A task from its hash; fields of later versions are left out."""
-        known = {name: value for name, value in fields.items() if name in cls.model_fields}
+        known: dict[str, Any] = {name: value for name, value in fields.items() if name in cls.model_fields}
         known.setdefault("idempotency_key", task_id)
         known |= {"records_effects": fields.get("records_effects") == "1", "queue": queue, "id": task_id}
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redislease.commands import claim, enqueue, hold, inspect, operate, settle, sweep
+from redislease.commands import claim, effects, enqueue, hold, inspect, operate, settle, sweep
 from redislease.commands.enqueue import EnqueueRequest
 from redislease.models import Handle
 
@@ -23,6 +23,8 @@ CALLS = [
     settle.complete([settle.Completion(HANDLES[0], b"{}")], settle.NextClaim("worker-1", 2, 5)),
     settle.fail([settle.Failure(handle, "no") for handle in HANDLES]),
     settle.release([settle.Return(handle, delay_ms=5) for handle in HANDLES]),
+    effects.intent([effects.Intent(handle, "smtp.send", "nonce", "smtp.send", "d" * 32) for handle in HANDLES]),
+    effects.outcome([effects.Verdict(handle, "smtp.send", "nonce", "done", b"{}") for handle in HANDLES]),
     operate.cancel("t", **DECISION),
     operate.revoke("t", 7, **DECISION),
     operate.requeue("t", None, **DECISION),

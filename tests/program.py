@@ -39,7 +39,7 @@ class Mark:
         """The command lines of all processes that carry the mark, by process id; those of zombies are empty."""
         return {pid: _command(pid) for pid in _pids() if self._value.encode() in _environment(pid).split(b"\0")}
 
-    def wait_gone(self, timeout_s: float = 5.0) -> None:
+    def wait_gone(self, timeout_s: float = 15.0) -> None:
         """Waits until no process carries the mark.
 
         Raises:
@@ -88,7 +88,7 @@ def redislease(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "redislease.cli", *arguments]
 
 
-def run(mark: Mark, *arguments: str, timeout_s: float = 30.0, **options: object) -> subprocess.CompletedProcess[str]:
+def run(mark: Mark, *arguments: str, timeout_s: float = 100.0, **options: object) -> subprocess.CompletedProcess[str]:
     """Runs the program to its end."""
     settings = {"env": mark.environment, **options}
     return subprocess.run(

@@ -142,3 +142,23 @@ def test_a_plan_ends_at_once_with_a_final_error(error: Exception) -> None:
 def test_without_a_budget_there_is_one_attempt() -> None:
     with pytest.raises(ServerUnavailable):
         RetryPlan(0, "h").pause_after(redis_errors.ConnectionError("lost"))
+
+
+def test_a_plan_with_a_bound_for_one_attempt() -> None:
+    plan = RetryPlan(1.0, "h", once=True)
+    remaining_s = plan.remaining_s()
+    assert remaining_s is not None
+    assert 0.9 < remaining_s <= 1.0
+    with pytest.raises(ServerUnavailable):
+        plan.pause_after(redis_errors.ConnectionError("lost"))
+
+
+def test_what_an_earlier_attempt_was_told_says_more_than_silence() -> None:
+    now_s = 100.0
+    plan = RetryPlan(2.0, "h", clock=lambda: now_s)
+    plan.pause_after(redis_errors.BusyLoadingError("LOADING Redis is loading the dataset in memory"))
+    now_s += 1.999
+    with pytest.raises(ServerLoading):
+        plan.pause_after(TimeoutError())
+    with pytest.raises(ServerUnavailable, match="did not answer in time"):
+        RetryPlan(0.001, "h").pause_after(TimeoutError())

@@ -21,6 +21,12 @@ from redislease.scripts import lua_directory
 
 PACKAGE = Path(__file__).resolve().parent.parent / "redislease"
 LIMIT_S = 15.0
+PATIENCE_S = 60.0
+
+
+def limit_s() -> float:
+    """How long a demonstration may take here and now; a machine that does much else may be slower."""
+    return LIMIT_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def passed(done: subprocess.CompletedProcess[str]) -> dict:
     said = json.loads(done.stdout)
     assert (said["failed"], said["problem"], done.stderr) == ([], None, "")
     assert (done.returncode, said["exit"]) == (0, 0)
-    assert said["duration_s"] < LIMIT_S
+    assert said["duration_s"] < limit_s()
     assert all(check["passed"] and check["expected"] == check["actual"] for check in said["checks"])
     return said
 
@@ -59,7 +65,7 @@ def test_a_private_server(mark: Mark) -> None:
     """Without a URL it brings its own server, and says which."""
     began_s = time.monotonic()
     said = passed(run(mark, "demo", "--json"))
-    assert time.monotonic() - began_s < LIMIT_S
+    assert time.monotonic() - began_s < limit_s()
     assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+ \(.+\)", said["engine"])
     assert left_nothing(mark)
 
@@ -118,6 +124,19 @@ def test_the_timeline_for_people(mark: Mark, server: Engine) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_nobody_reads_on(mark: Mark, server: Engine) -> None:
+    """A closed pipe is not mistaken for a refusal that did not happen."""
+    command = redislease("demo", "--url", server.url)
+    with subprocess.Popen(command, env=mark.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as demo:
+        assert demo.stdout
+        demo.stdout.readline()
+        demo.stdout.close()
+        assert demo.wait(PATIENCE_S) == 141
+        assert demo.stderr
+        assert demo.stderr.read() == b""
+    assert left_nothing(mark)
+
+
 def test_a_url_that_is_typed_before_the_verb(mark: Mark, server: Engine) -> None:
     """The URL may be typed before the verb; one from the environment is not used."""
     assert "unix://" in passed(run(mark, "--url", server.url, "--json", "demo"))["engine"]
@@ -138,15 +157,14 @@ def test_a_url_that_cannot_be_used(mark: Mark, url: str) -> None:
 @pytest.mark.parametrize("moment", ["starting", "stopped"])
 def test_a_signal_in_the_middle(mark: Mark, sign: signal.Signals, moment: str) -> None:
     """Interrupted, it takes everything with it, also a worker that is stopped."""
-    demo = subprocess.Popen(
-        redislease("demo"), env=mark.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    if moment == "starting":
-        wait_until(lambda: list(mark.directory.iterdir()), what="the demonstration's directory")
-    else:
-        wait_until(lambda: "T" in map(process_state, mark.processes()), what="a stopped worker")
-    demo.send_signal(sign)
-    output, errors = demo.communicate(timeout=20)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(redislease("demo"), env=mark.environment, text=True, **pipes) as demo:
+        if moment == "starting":
+            wait_until(lambda: list(mark.directory.iterdir()), PATIENCE_S, what="the demonstration's directory")
+        else:
+            wait_until(lambda: "T" in map(process_state, mark.processes()), PATIENCE_S, what="a stopped worker")
+        demo.send_signal(sign)
+        output, errors = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 130, output + errors
     assert errors == "redislease: interrupted\n"
     assert left_nothing(mark)
@@ -154,10 +172,9 @@ def test_a_signal_in_the_middle(mark: Mark, sign: signal.Signals, moment: str) -
 
 def test_its_sudden_death(mark: Mark) -> None:
     """Killed itself, it leaves no process; not even the one that is stopped, which the system wakes and ends."""
-    demo = subprocess.Popen(redislease("demo"), env=mark.environment, stdout=subprocess.DEVNULL)
-    wait_until(lambda: "T" in map(process_state, mark.processes()), what="a stopped worker")
-    demo.kill()
-    demo.wait()
+    with subprocess.Popen(redislease("demo"), env=mark.environment, stdout=subprocess.DEVNULL) as demo:
+        wait_until(lambda: "T" in map(process_state, mark.processes()), PATIENCE_S, what="a stopped worker")
+        demo.kill()
     mark.wait_gone(timeout_s=15)
 
 

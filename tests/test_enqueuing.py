@@ -174,7 +174,7 @@ def test_odd_durations_are_refused(queue: Any, name: str, value: Any) -> None:
         {"lease_duration": 0}, {"lease_duration": 0.099}, {"lease_duration": 43_201}, {"max_runtime": 60},
         {"max_attempts": 0}, {"max_attempts": 10_001}, {"max_attempts": 1.0}, {"max_attempts": True},
         {"max_expirations": "3"}, {"priority": 101}, {"priority": -101}, {"priority": 0.5},
-        {"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)}, {"at": datetime(2030, 1, 1)}, {"at": 5},  # noqa: DTZ001
+        {"delay": 1, "at": datetime(2030, 1, 1, tzinfo=UTC)}, {"at": datetime(2030, 1, 1)}, {"at": 5},
         {"side_effect": "none"}, {"side_effect": None}, {"records_effects": 1}, {"retry": 5},
         {"idempotency_key": ""}, {"idempotency_key": "a\nb"}, {"idempotency_key": "é" * 65}, {"idempotency_key": 5},
         {"task_id": "a:b"}, {"task_id": "a{b"}, {"task_id": "a b"}, {"task_id": ""}, {"task_id": "x" * 129},

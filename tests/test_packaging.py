@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOAD_EVERYTHING = """
 import importlib, json, pkgutil, redislease
 from redislease.scripts import lua_directory, shipped
-modules = [found.name for found in pkgutil.walk_packages(redislease.__path__, "redislease.") if "__main__" not in found.name]
+found = pkgutil.walk_packages(redislease.__path__, "redislease.")
+modules = [module.name for module in found if "__main__" not in module.name]
 for module in modules:
     importlib.import_module(module)
 library = shipped()

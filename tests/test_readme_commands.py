@@ -44,9 +44,8 @@ No block.
 def checkout(tmp_path: Path) -> Path:
     """A copy of what a clone would hold, uncommitted changes included."""
     target = tmp_path / "checkout"
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z"], capture_output=True, check=False
-    )
+    listing = ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, capture_output=True, check=False)
     if listed.returncode != 0:
         return Path(shutil.copytree(ROOT, target, ignore=NOT_CHECKED_OUT))
     for name in listed.stdout.decode().split("\0"):

@@ -233,6 +233,6 @@ def test_an_error_names_the_file_and_line_of_lua(
     if file == "lib/json.lua":
         (directory / file).write_text("-- Text.\n\nlocal nothing = KEYS[3] .. ''\n")
     script = ScriptLibrary(directory)["broken"]
-    with real_engine.sync_client() as client, pytest.raises(Exception, match="KEYS|nil") as caught:
+    with real_engine.sync_client() as client, pytest.raises(Exception, match=r"KEYS|nil") as caught:
         client.eval(script.source, 2, keys.meta, keys.never)
     assert f"(lua/{file}:{line})" in script.locate(str(caught.value))

@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "enqueue": _here("producing:enqueue", "Stores a task, or many."),
     },
     "Workers": {
+        "worker": _here("worker:worker", "Runs the handlers of one or several queues."),
         "exec": _here("exec:exec_command", "Runs a program for each task."),
         "register": _here("holding:register", "Registers an identity to claim as."),
         "claim": _here("holding:claim", "Leases tasks."),

@@ -80,8 +80,9 @@ class AsyncTransport:
     async def announce(self) -> None:
         """Writes the queue's name into the set of queues, once; a failure is nobody's concern."""
         if not self._announced:
+            exchange = ReadExchange([self._wiring.announcement()], self.where)
             try:
-                await self.read(*self._wiring.announcement(), retry_for_s=0)
+                await self._carry_out(self.clients.client, exchange, self._wiring.announcement_plan())
             except ServerError:
                 return
             self._announced = True

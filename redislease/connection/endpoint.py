@@ -18,6 +18,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from redislease.connection import memory
+from redislease.connection.bounded import BOUNDED
 from redislease.connection.limits import Limits
 from redislease.connection.pool import PatientPool
 from redislease.connection.urls import ServerURL
@@ -52,7 +53,7 @@ class Endpoint:
         pool = sync_connections.BlockingConnectionPool(  # type: ignore[no-untyped-call]
             max_connections=limits.max_connections,
             timeout=limits.pool_wait_s,
-            connection_class=self.classes[0],
+            connection_class=BOUNDED.get(self.classes[0], self.classes[0]),
             retry=Retry(NoBackoff(), 0),
             **self._settings(limits, socket_timeout_s),
         )
@@ -120,7 +121,7 @@ def endpoint_of_client(client: SyncClient | AsyncClient) -> Endpoint | None:
     if given.get("redis_connect_func"):
         return None
     for classes in (_TCP, _TLS, _UNIX):
-        if kind in classes:
+        if kind in (*classes, BOUNDED[classes[0]]):
             names = [*_IDENTITY, *_ADDRESS, *(name for name in given if name.startswith("ssl_"))]
             options = {name: given[name] for name in names if given.get(name) is not None}
             return Endpoint(where, classes, options)

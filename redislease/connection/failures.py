@@ -64,6 +64,11 @@ def is_retriable(failure: BaseException) -> bool:
     return isinstance(failure, ServerUnavailable | ServerLoading)
 
 
+def is_silence(error: BaseException) -> bool:
+    """Whether nothing was heard of the server in time, as opposed to an answer or a refused connection."""
+    return isinstance(error, redis_errors.TimeoutError | TimeoutError)
+
+
 def failure_of(error: BaseException, *, where: str, script: Script | None = None) -> RedisLeaseError:
     """Our exception for one of redis-py, or of the socket below it, with the original as its cause.
 
@@ -100,7 +105,7 @@ def _judge(error: BaseException, where: str, script: Script | None) -> RedisLeas
         return ServerUnavailable(f"every connection to {where} is busy: {text}")
     if "max number of clients" in text:
         return ServerUnavailable(f"the server has no free connection ({where}): {text}")
-    if isinstance(error, redis_errors.TimeoutError | TimeoutError):
+    if is_silence(error):
         return ServerUnavailable(f"{where} did not answer in time: {text}")
     if isinstance(error, redis_errors.ConnectionError | redis_errors.InvalidResponse | OSError):
         return ServerUnavailable(f"cannot reach {where}: {text}")

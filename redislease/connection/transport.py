@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError, ResponseError
 
 from redislease.commands.call import Call
+from redislease.connection.bounded import connecting_within
 from redislease.connection.clients import Clients, open_clients
 from redislease.connection.endpoint import SyncClient
 from redislease.connection.exchange import Exchange, ReadExchange, resp2_shape
@@ -113,8 +114,9 @@ class Transport:
     def announce(self) -> None:
         """Writes the queue's name into the set of queues, once; a failure is nobody's concern."""
         if not self._announced:
+            exchange = ReadExchange([self._wiring.announcement()], self.where)
             try:
-                self.read(*self._wiring.announcement(), retry_for_s=0)
+                self._carry_out(self.clients.client, exchange, self._wiring.announcement_plan())
             except ServerError:
                 return
             self._announced = True
@@ -134,13 +136,14 @@ class Transport:
     def _attempt(self, client: SyncClient, exchange: Exchange, plan: RetryPlan) -> None:
         # On the connection itself: no retries of the client's own, and a script can be loaded where it is then called.
         pool: Any = client.connection_pool
-        connection = pool.get_connection()
+        with connecting_within(plan.remaining_s()):
+            connection = pool.get_connection()
         try:
             while commands := exchange.commands():
                 connection.send_packed_command(connection.pack_commands(commands))
-                timeout = self._wiring.reply_timeout(connection, plan)
                 replies: list[Any] = []
                 for _ in commands:
+                    timeout = self._wiring.reply_timeout(plan)
                     try:
                         replies.append(connection.read_response(disable_decoding=True, **timeout))
                     except ResponseError as error:

@@ -16,6 +16,8 @@ from redislease.scripts import Arg, ScriptLibrary
 
 T = TypeVar("T")
 
+ANNOUNCE_S = 1.0
+
 
 class Wiring:
     """The settings of a transport; the arguments are those of `Transport`."""
@@ -58,12 +60,16 @@ class Wiring:
         """The attempts of one call, in seconds for all of them."""
         return RetryPlan(self._retry_for_s if retry_for_s is None else retry_for_s, self._where)
 
+    def announcement_plan(self) -> RetryPlan:
+        """One attempt, and no long one: nobody waits for an announcement."""
+        return RetryPlan(min(self._retry_for_s, ANNOUNCE_S), self._where, once=True)
+
     def attempt_timeout(self, plan: RetryPlan) -> float | None:
         """Seconds for the next attempt; None where the client's own timeouts end it soon enough."""
         remaining_s = plan.remaining_s()
         return remaining_s if remaining_s is not None and remaining_s < self._attempt_s else None
 
-    def reply_timeout(self, connection: Any, plan: RetryPlan) -> dict[str, float]:
+    def reply_timeout(self, plan: RetryPlan) -> dict[str, float]:
         """The argument that shortens a read to what is left of the plan, if it must be shortened."""
         remaining_s = plan.remaining_s()
         if remaining_s is None or (self._reply_s is not None and remaining_s >= self._reply_s):

@@ -1,6 +1,6 @@
 """The worker process: claims tasks, runs their handlers, keeps their leases alive, settles them."""
 
-from redislease.worker.context import current_lease
+from redislease.worker.context import WorkerContext, current_context, current_lease
 from redislease.worker.worker import Worker
 
-__all__ = ["Worker", "current_lease"]
+__all__ = ["Worker", "WorkerContext", "current_context", "current_lease"]

@@ -4,104 +4,147 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from redislease.async_lease import AsyncLease
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import InvalidInput, LeaseLost, QueuePaused, ServerOutOfMemory
+from redislease.errors import LeaseLost, QueuePaused, ServerOutOfMemory
 from redislease.lease import Lease
-from redislease.models import Grant
 from redislease.task import BoundTask
 from redislease.worker.context import lease_of_handler
 
 LOG = logging.getLogger("redislease.worker")
 
-Ending = Completion | Failure | Return
+Verb = Completion | Failure | Return
+
+PUT_OFF_MS = 5_000
+STUBBORN_S = 5.0
+SHUTDOWN = "shutdown"
+"""Why a plain function finds its lease lost when the grace of a shutdown is over."""
 
 
-@dataclass(eq=False, slots=True)
 class Attempt:
     """A task of this worker from its claim to its end.
 
-    Attributes:
+    Args:
         task: The handler.
         lease: The lease, of the flavour that the handler wants.
         args: The handler's positional arguments, the lease among them.
         kwargs: Its other arguments.
-        running: The asyncio task of an async handler.
-        interrupted: The worker is shutting down and has ended the handler.
+        on_end: Told how the attempt ended, in the thread of the handler; None means that nothing is to be sent.
+        loop: Where async handlers run.
     """
 
-    task: BoundTask[..., Any]
-    lease: Lease | AsyncLease
-    args: list[Any]
-    kwargs: dict[str, Any]
-    running: asyncio.Task[Any] | None = None
-    interrupted: bool = False
+    __slots__ = ("args", "interrupted", "kwargs", "lease", "loop", "on_end", "running", "started_s", "stopped", "task")
 
-    def ending(self, result: Any) -> Ending:
-        """What to send after the handler has returned; a result that cannot be stored fails the attempt."""
+    def __init__(
+        self,
+        task: BoundTask[..., Any],
+        lease: Lease | AsyncLease,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        on_end: Callable[[Attempt, Verb | None], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.task = task
+        self.lease = lease
+        self.args = args
+        self.kwargs = kwargs
+        self.on_end = on_end
+        self.loop = loop
+        self.running: asyncio.Task[None] | None = None
+        self.started_s = 0.0
+        self.stopped = False
+        self.interrupted = False
+
+    # Running
+
+    async def run(self) -> None:
+        """Runs an async handler."""
+        self.running = asyncio.current_task()
+        lease_of_handler.set(self.lease)
         try:
-            return self.lease.completion(result)
-        except InvalidInput as problem:
-            return self.lease.failure(problem)
+            result = await self.task.function(*self.args, **self.kwargs)
+        except BaseException as problem:  # noqa: BLE001 - whatever a handler raises ends its attempt and not the worker
+            verb = self._after_error(problem)
+        else:
+            verb = self._after_return(result)
+        self.on_end(self, verb)
 
-    def ending_of(self, problem: BaseException) -> Ending | None:
-        """What to send after the handler has raised; None: nothing, the lease is lost."""
-        if self.lease.settled or isinstance(problem, LeaseLost) or self.lease.lost_reason not in (None, "deadline"):
+    def run_in_thread(self) -> None:
+        """Runs a handler that is a plain function."""
+        lease_of_handler.set(self.lease)
+        here = os.getpid()
+        try:
+            result = self.task.function(*self.args, **self.kwargs)
+        except BaseException as problem:  # noqa: BLE001 - whatever a handler raises ends its attempt and not the worker
+            verb = self._after_error(problem) if os.getpid() == here else None
+        else:
+            verb = self._after_return(result) if os.getpid() == here else None
+        if os.getpid() != here:
+            # The handler has forked and its child came back: it has no part in this worker.
+            os._exit(1)
+        self.on_end(self, verb)
+
+    # What to send
+
+    def _after_return(self, result: Any) -> Verb | None:
+        """What to send after the handler has returned; a result that cannot be stored fails the attempt."""
+        lease = self.lease
+        if lease.settled or lease.gone:
             return None
-        if self.interrupted:
-            return self.lease.giving_back(interrupted=True)
-        if isinstance(problem, asyncio.CancelledError):
-            return None  # cancelled because the lease was lost
+        try:
+            return lease.completion(result)
+        except Exception as problem:  # noqa: BLE001 - a result may do anything while it is written as JSON
+            return lease.failure(problem)
+
+    def _after_error(self, problem: BaseException) -> Verb | None:
+        """What to send after the handler has raised; None: nothing, the lease is settled or lost."""
+        lease = self.lease
+        if lease.settled:
+            return None
+        if self.interrupted and lease.lost_reason in (None, SHUTDOWN):
+            return lease.giving_back(interrupted=True)
+        if lease.lost or isinstance(problem, LeaseLost):
+            return None
+        if self.stopped and isinstance(problem, asyncio.CancelledError):
+            # It was told that its time is over, and then the lease was renewed after all.
+            return lease.giving_back(interrupted=True)
         if isinstance(problem, QueuePaused | ServerOutOfMemory):
             # An effect was refused for a reason that is not the task's: it comes back, and no failure is counted.
-            return Return(self.lease._handle, delay_ms=5_000, interrupted=True)
-        if isinstance(problem, Exception):
-            return self.lease.failure(problem)
-        return self.lease.giving_back(interrupted=True)
+            return Return(lease._handle, delay_ms=PUT_OFF_MS, interrupted=True, fresh=True)
+        return lease.failure(problem)
 
+    # Being stopped
 
-def prepare(
-    task: BoundTask[..., Any],
-    grant: Grant,
-    sync_lease: Callable[[Grant], Lease],
-    async_lease: Callable[[Grant], AsyncLease],
-) -> Attempt:
-    """An attempt at a granted task.
+    def lose(self, reason: str) -> None:
+        """Tells the handler, once, that its lease is lost; called from any thread."""
+        if not self.stopped:
+            self.stopped = True
+            LOG.warning("task %s: its handler is told that the lease is lost: %s", self.lease.id, reason)
+            self._cancel_from_anywhere()
 
-    Raises:
-        UnknownParameter: A newer producer wrote the payload.
-        PayloadInvalid: The payload does not fit the handler any more.
-    """
-    args, kwargs = task.signature.arguments(grant.payload)
-    lease: Lease | AsyncLease = async_lease(grant) if task.signature.is_async else sync_lease(grant)
-    if task.signature.takes_lease:
-        args.insert(0, lease)
-    return Attempt(task, lease, args, kwargs)
+    def interrupt(self) -> None:
+        """Ends the handler because the worker ends; a plain function hears of it at its next `check()`."""
+        self.interrupted = True
+        self.stopped = True
+        if self.task.signature.is_async:
+            self._cancel()
+        else:
+            self.lease.on_lost = None
+            self.lease.note_loss(SHUTDOWN)
 
+    def _cancel_from_anywhere(self) -> None:
+        if self.task.signature.is_async:
+            try:
+                self.loop.call_soon_threadsafe(self._cancel)
+            except RuntimeError:
+                LOG.debug("task %s: the event loop has ended before its handler", self.lease.id)
 
-async def run_async(attempt: Attempt) -> Ending | None:
-    """Runs an async handler; answers what to send."""
-    lease_of_handler.set(attempt.lease)
-    try:
-        result = await attempt.task.function(*attempt.args, **attempt.kwargs)
-    except BaseException as problem:  # noqa: BLE001 - whatever a handler raises ends its attempt and not the worker
-        return attempt.ending_of(problem)
-    if attempt.lease.settled:
-        return None
-    return attempt.ending(result)
-
-
-def run_in_thread(attempt: Attempt) -> Ending | None:
-    """Runs a handler in this thread; answers what to send."""
-    lease_of_handler.set(attempt.lease)
-    try:
-        result = attempt.task.function(*attempt.args, **attempt.kwargs)
-    except BaseException as problem:  # noqa: BLE001 - whatever a handler raises ends its attempt and not the worker
-        return attempt.ending_of(problem)
-    if attempt.lease.settled:
-        return None
-    return attempt.ending(result)
+    def _cancel(self) -> None:
+        """Cancels an async handler, and again while it goes on: the first time may have been swallowed."""
+        if self.running is not None and not self.running.done():
+            self.running.cancel()
+            self.loop.call_later(STUBBORN_S, self._cancel)

@@ -1,338 +1,369 @@
-"""One queue of a worker: settles what is done and claims into the free slots, in one call where there is both."""
+"""One queue of a worker: settles what is done and claims into the free places, in one call where there is both."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redislease import limits, local_clock
-from redislease.async_lease import AsyncLease
 from redislease.async_queue import AsyncQueue
-from redislease.commands import claim as claim_commands
-from redislease.commands import effects, settle
-from redislease.commands.call import Call
-from redislease.effect_records import HANDLER
+from redislease.commands import settle
+from redislease.commands.claim import register
+from redislease.connection.failures import is_retriable
+from redislease.connection.retry import backoff_delays
 from redislease.errors import (
+    ConfigurationError,
     NotReplicated,
-    PayloadInvalid,
+    QueueExhausted,
     RedisLeaseError,
-    ServerError,
+    ServerUnavailable,
     WorkerUnknown,
 )
 from redislease.flows.claiming import sleep_s
 from redislease.heartbeat import Heartbeat
-from redislease.lease import Lease
-from redislease.models import Claimed, Grant, Handle, Lost, Owner
+from redislease.identity import default_worker_name
+from redislease.lease_core import LeaseCore
+from redislease.models import Claimed, Lost, Owner
 from redislease.queue import Queue
-from redislease.signature import UnknownParameter
-from redislease.worker.attempt import LOG, Attempt, Ending, prepare, run_async, run_in_thread
+from redislease.worker.attempt import LOG, SHUTDOWN, Attempt, Verb
+from redislease.worker.bells import SignalBell, WakeBell
+from redislease.worker.intake import Intake, ends_s
+from redislease.worker.round_trip import Ending, Outbox, RoundTrip
 from redislease.worker.slots import Slots
 from redislease.worker.threads import DaemonPool
 
-GIVE_BACK_S_MAX = 60.0
-PAUSE_AFTER_ERROR_S = 0.5
+PARALLEL = 2
+"""Round trips under way at a time: while the server works on one, this process works on the other."""
 
 
 class Pump:
-    """The claim loop of one queue.
+    """The claims and endings of one queue.
 
     Args:
-        queue: For the calls.
-        sync_queue: For the leases of thread handlers.
+        calls: For claims and endings, on connections that no handler shares.
+        queue: For the leases of async handlers.
+        sync_queue: For the leases of plain functions.
         heartbeat: Keeps the leases alive.
         slots: Shared with the other queues of the worker.
         number: Which of the worker's queues it is.
-        pool: For thread handlers.
+        pool: For plain functions.
     """
 
     def __init__(
-        self, queue: AsyncQueue, sync_queue: Queue, heartbeat: Heartbeat, slots: Slots, number: int, pool: DaemonPool
+        self,
+        calls: AsyncQueue,
+        queue: AsyncQueue,
+        sync_queue: Queue,
+        heartbeat: Heartbeat,
+        slots: Slots,
+        number: int,
+        pool: DaemonPool,
     ) -> None:
-        self.queue = queue
+        self.name = calls.name
         self.attempts: set[Attempt] = set()
-        self._sync_queue = sync_queue
+        self._calls = calls
         self._heartbeat = heartbeat
         self._slots = slots
         self._number = number
         self._pool = pool
         self._loop = asyncio.get_running_loop()
-        self._endings: list[tuple[Attempt | None, Ending]] = []
-        self._stirred = asyncio.Event()
-        self._hungry = True
+        self._intake = Intake(queue, sync_queue, self._note_end)
+        self._outbox = Outbox()
+        self._trips: set[asyncio.Task[None]] = set()
+        self._claims_under_way = 0
+        self._stirred = False
+        self._rung = True
         self._claiming = True
+        self._abandoned = False
+        self._troubled = False
         self._sleep_s = limits.BLOCK_S_MAX
         self._owner: Owner | None = None
-        self._strangers: defaultdict[str, int] = defaultdict(int)
-
-    # The loop
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._wake = WakeBell(calls, self._sleepy, self._on_wake)
+        self._signal = SignalBell(calls, heartbeat.renew_all_now)
+        slots.on_change(self.stir)
 
     async def run(self) -> None:
-        """Settles and claims until `stop_claiming` was called and everything is settled."""
-        listener = asyncio.create_task(self._listen())
+        """Settles and claims until `stop_claiming` was called and everything is settled.
+
+        Raises:
+            ConfigurationError: The queue cannot be served by this version, or not with this configuration.
+        """
+        bells = [asyncio.create_task(bell.listen()) for bell in (self._wake, self._signal)]
+        for bell in bells:
+            bell.add_done_callback(self._note_failure)
+        self.stir()
         try:
-            while self._claiming or self.attempts or self._endings:
-                limit = self._slots.claimable(self._number) if self._claiming else 0
-                if self._endings or (limit and self._hungry):
-                    await self._step(limit)
-                else:
-                    self._stirred.clear()
-                    if not self._endings:
-                        await self._stirred.wait()
+            await asyncio.shield(self._done)
         finally:
-            listener.cancel()
+            for bell in bells:
+                bell.cancel()
+            await asyncio.gather(*bells, return_exceptions=True)
 
     def stop_claiming(self) -> None:
         """Takes nothing more."""
-        self._claiming = False
-        self._stirred.set()
+        if self._claiming:
+            self._claiming = False
+            # A ring that has reached nobody any more belongs to another worker: the probe passes it on.
+            self._rung = self._wake.stop()
+            self.stir()
 
-    def stir(self) -> None:
-        """Looks again whether there is something to do."""
-        self._stirred.set()
-
-    async def _listen(self) -> None:
-        """Sleeps on the bells: `wake` while there are free slots and nothing is known to wait, and our own signal."""
-        while self._claiming or self.attempts:
-            owner = self._owner
-            if owner is None:
-                await asyncio.sleep(0.05)
-                continue
-            keys = [self.queue.keys.signal(owner.name)]
-            if self._claiming and not self._hungry and self._slots.free > 0:
-                keys.insert(0, self.queue.keys.wake())
-            sleep_s = self._sleep_s
-            try:
-                rung = await self.queue._transport.block(keys, sleep_s)
-            except ServerError:
-                await asyncio.sleep(PAUSE_AFTER_ERROR_S)
-                rung = None
-            if rung == self.queue.keys.signal(owner.name):
-                self._heartbeat.renew_all_now()
-            elif rung or len(keys) == 2:
-                self._hungry = True
-                self._stirred.set()
-
-    async def _step(self, limit: int) -> None:
-        batch, self._endings = self._endings[: limits.SETTLE_BATCH], self._endings[limits.SETTLE_BATCH :]
-        try:
-            await self._exchange(batch, limit)
-        except ServerError as problem:
-            LOG.warning("queue %s: %s", self.queue.name, problem)
-            self._endings = batch + self._endings
-            await asyncio.sleep(PAUSE_AFTER_ERROR_S)
-
-    async def _exchange(self, batch: list[tuple[Attempt | None, Ending]], limit: int) -> None:
-        """One round trip: completions with the next claim, and what was failed or given back beside them."""
-        kinds: dict[type, list[tuple[Attempt | None, Any]]] = defaultdict(list)
-        for pair in batch:
-            kinds[type(pair[1])].append(pair)
-        calls: list[Call[Any]] = []
-        parts: list[list[tuple[Attempt | None, Any]]] = []
-        claim: settle.NextClaim | None = None
-        if limit:
-            owner = await self._identity()
-            number = self.queue._context.identities.next_number(owner)
-            claim = settle.NextClaim(owner.name, number, limit, started=False)
-        for kind, make in ((settle.Failure, settle.fail), (settle.Return, settle.release)):
-            if kinds[kind]:
-                calls.append(make([one for _, one in kinds[kind]]))
-                parts.append(kinds[kind])
-        completions = kinds[settle.Completion]
-        if completions:
-            calls.append(settle.complete([one for _, one in completions], claim))
-            parts.append(completions)
-        elif claim:
-            calls.append(claim_commands.claim(claim.owner, claim.request_number, limit=limit, started=False))
-            parts.append([])
-        sent_s = local_clock.elapsed_s()
-        answers = await self.queue._transport.run_many(calls, return_errors=True)
-        for part, answer in zip(parts, answers, strict=True):
-            await self._take(part, answer, sent_s)
-
-    async def _take(self, part: list[tuple[Attempt | None, Any]], answer: Any, sent_s: float) -> None:
-        unconfirmed = isinstance(answer, NotReplicated)
-        if unconfirmed:
-            # Repeated until a replica confirms it; what was claimed meanwhile is given back.
-            self._endings.extend(part)
-            answer = answer.answer
-        elif isinstance(answer, WorkerUnknown):
-            self._forget_identity()
-            return
-        elif isinstance(answer, RedisLeaseError):
-            LOG.warning("queue %s: %s", self.queue.name, answer)
-            self._endings.extend(part)
-            await asyncio.sleep(PAUSE_AFTER_ERROR_S)
-            return
-        claimed: Any = answer if isinstance(answer, Claimed) else None
-        if isinstance(answer, tuple):
-            answer, claimed = answer
-        if part and not unconfirmed:
-            self._note_ends(part, answer)
-        if isinstance(claimed, WorkerUnknown):
-            self._forget_identity()
-        elif isinstance(claimed, Claimed):
-            await self._receive(claimed, sent_s, confirmed=not unconfirmed)
-
-    def _note_ends(self, part: list[tuple[Attempt | None, Any]], answers: list[Any]) -> None:
-        for (attempt, _), answer in zip(part, answers, strict=True):
-            if isinstance(answer, Lost):
-                LOG.warning("queue %s: an ending was refused: %s", self.queue.name, answer.reason)
-            if attempt is not None:
-                attempt.lease.note_end(answer)
-
-    async def _identity(self) -> Owner:
-        if self._owner is None:
-            self._owner = await self.queue._drive(self.queue._context.identities.default())
-        return self._owner
-
-    def _forget_identity(self) -> None:
-        if self._owner is not None:
-            self.queue._context.identities.forget(self._owner)
-            self._owner = None
-
-    # Claimed tasks
-
-    async def _receive(self, claimed: Claimed, sent_s: float, *, confirmed: bool) -> None:
-        self._hungry = claimed.more
-        self._slots.say(self._number, hungry=claimed.more)
-        self._sleep_s = sleep_s(claimed)
-        if not confirmed:
-            self._endings.extend((None, self._unstarted(grant)) for grant in claimed.grants)
-            return
-        attempts = [attempt for grant in claimed.grants if (attempt := self._prepare(grant, sent_s)) is not None]
-        self._slots.used += len(attempts)
-        doubtful = [attempt for attempt in attempts if self._is_implicit(attempt)]
-        for attempt in attempts:
-            self.attempts.add(attempt)
-            self._heartbeat.add(attempt.lease)
-        if doubtful:
-            refused = await self._declare(doubtful)
-            attempts = [attempt for attempt in attempts if attempt not in refused]
-        for attempt in attempts:
-            self._start(attempt)
-
-    def _handle(self, grant: Grant) -> Handle:
-        assert self._owner is not None
-        return Handle(self.queue.name, grant.id, self._owner.name, grant.generation, grant.token, grant.lease_ms)
-
-    def _unstarted(self, grant: Grant, delay_s: float | None = None) -> settle.Return:
-        delay_ms = None if delay_s is None else round(delay_s * 1000)
-        return settle.Return(self._handle(grant), delay_ms, never_started=True, fresh=delay_ms is not None)
-
-    def _give_back(self, grant: Grant, why: str) -> None:
-        """For rolling deploys: another version of the worker may know what this one does not."""
-        self._strangers[why] += 1
-        delay_s = min(GIVE_BACK_S_MAX, 2.0 ** min(self._strangers[why] - 1, 6))
-        LOG.warning("queue %s: task %s is given back for %g s: %s", self.queue.name, grant.id, delay_s, why)
-        self._endings.append((None, self._unstarted(grant, delay_s)))
-
-    def _prepare(self, grant: Grant, sent_s: float) -> Attempt | None:
-        task = self.queue._tasks.get(grant.name)
-        if task is None:
-            self._give_back(grant, f"no handler named {grant.name!r}")
-            return None
-        assert self._owner is not None
-        owner = self._owner.name
-        try:
-            attempt = prepare(
-                task,
-                grant,
-                lambda one: Lease(self._sync_queue, owner, one, sent_s),
-                lambda one: AsyncLease(self.queue, owner, one, sent_s),
-            )
-        except UnknownParameter as problem:
-            self._give_back(grant, str(problem))
-            return None
-        except PayloadInvalid as problem:
-            failure = settle.Failure(self._handle(grant), f"schema: {problem}", retry=False, not_done=True)
-            self._endings.append((None, failure))
-            return None
-        return attempt
-
-    @staticmethod
-    def _is_implicit(attempt: Attempt) -> bool:
-        grant = attempt.lease._grant
-        return grant.side_effect == "non_idempotent" and not grant.records_effects
-
-    async def _declare(self, attempts: list[Attempt]) -> set[Attempt]:
-        """Records the implicit effect of tasks that record none, right before their handlers begin."""
-        intents = [
-            effects.Intent(attempt.lease._handle, HANDLER, "-", HANDLER, "-") for attempt in attempts
-        ]
-        refused: set[Attempt] = set()
-        for first in range(0, len(intents), limits.SETTLE_BATCH):
-            part = attempts[first : first + limits.SETTLE_BATCH]
-            try:
-                answers: list[Any] = await self.queue.run(effects.intent(intents[first : first + limits.SETTLE_BATCH]))
-            except RedisLeaseError as problem:
-                LOG.warning("queue %s: handlers are not started: %s", self.queue.name, problem)
-                answers = [problem] * len(part)
-            for attempt, answer in zip(part, answers, strict=True):
-                if isinstance(answer, effects.Intended) and answer.word == "open":
-                    continue
-                refused.add(attempt)
-                self._finish(attempt, None if isinstance(answer, Lost) else self._unstarted(attempt.lease._grant, 1.0))
-        return refused
-
-    def _start(self, attempt: Attempt) -> None:
-        attempt.lease.on_lost = lambda _reason: self._call(self._stop_handler, attempt)
-        if attempt.task.signature.is_async:
-            attempt.running = _spawn(self._run_async(attempt), self._loop)
-        else:
-            self._pool.submit(lambda: self._run_thread(attempt))
-
-    async def _run_async(self, attempt: Attempt) -> None:
-        self._finish(attempt, await run_async(attempt))
-
-    def _run_thread(self, attempt: Attempt) -> None:
-        ending = run_in_thread(attempt)
-        self._call(self._finish, attempt, ending)
-
-    def _call(self, function: Callable[..., Any], *args: Any) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *args)
-
-    @staticmethod
-    def _stop_handler(attempt: Attempt) -> None:
-        if attempt.running is not None:
-            attempt.running.cancel()
-
-    def _finish(self, attempt: Attempt, ending: Ending | None) -> None:
-        if attempt not in self.attempts:
-            return
-        self.attempts.discard(attempt)
-        self._heartbeat.remove(attempt.lease)
-        self._slots.used -= 1
-        if ending is not None:
-            self._endings.append((attempt, ending))
-        self._stirred.set()
-
-    # Ending
-
-    async def drain(self, grace_s: float) -> None:
-        """Waits for running handlers; ends those that take longer, as interrupted."""
-        deadline = time.monotonic() + grace_s
-        while self.attempts and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+    def interrupt(self) -> None:
+        """Ends the handlers that still run, because the worker ends."""
         for attempt in list(self.attempts):
-            attempt.interrupted = True
-            self._stop_handler(attempt)
+            attempt.interrupt()
 
     def abandon(self) -> None:
         """Leaves what still runs to the deadline of its lease: a handler that cannot be stopped may still act."""
+        self._abandoned = True
         for attempt in list(self.attempts):
-            LOG.warning("queue %s: task %s is left to its lease", self.queue.name, attempt.lease.id)
-            self.attempts.discard(attempt)
+            LOG.warning("queue %s: task %s is left to its lease", self.name, attempt.lease.id)
             self._heartbeat.remove(attempt.lease)
-        self._stirred.set()
+        self.attempts.clear()
+        self.stir()
 
+    # When to do what
 
-def _spawn(coroutine: Awaitable[None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
-    """Starts a coroutine; eagerly where the standard library can, so that one that never waits costs no turn."""
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(coroutine, loop=loop, eager_start=True)  # type: ignore[arg-type,call-arg,unused-ignore]
-    return loop.create_task(coroutine)  # type: ignore[arg-type]
+    def stir(self) -> None:
+        """Looks, when the loop comes round, whether there is something to do."""
+        if not self._stirred:
+            self._stirred = True
+            self._loop.call_soon(self._launch)
+
+    def _launch(self) -> None:
+        self._stirred = False
+        while len(self._trips) < PARALLEL:
+            trip = self._next_trip()
+            if not trip:
+                break
+            task = self._loop.create_task(self._carry_out(trip))
+            self._trips.add(task)
+            task.add_done_callback(self._land)
+        if self._sleepy() is not None:
+            self._wake.allow()
+        elif not (self._claiming or self.attempts or self._outbox or self._trips or self._done.done()):
+            self._done.set_result(None)
+
+    def _next_trip(self) -> RoundTrip:
+        trip = self._outbox.take()
+        wanted = self._claiming and self._slots.is_hungry(self._number)
+        limit = self._slots.claimable(self._number) if self._claiming and (wanted or self._rung) else 0
+        if limit or self._rung:
+            self._rung = False
+            self._slots.reserve(self._number, limit)
+            self._claims_under_way += 1
+            trip.claims, trip.reserved = True, limit
+        return trip
+
+    def _land(self, task: asyncio.Task[None]) -> None:
+        self._trips.discard(task)
+        self._note_failure(task)
+        self.stir()
+
+    def _note_failure(self, task: asyncio.Task[None]) -> None:
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None and not self._done.done():
+            self._done.set_exception(problem)
+
+    def _sleepy(self) -> float | None:
+        """How long to sleep on the bell, in seconds; None while there is something to do, or no place."""
+        busy = self._rung or self._claims_under_way or self._slots.is_hungry(self._number)
+        if busy or not self._claiming or not self._slots.claimable(self._number):
+            return None
+        return self._sleep_s
+
+    def _on_wake(self, rung: bool) -> None:
+        """A bell rang, or the time is over. A ring that comes when there is no place left is passed on."""
+        if rung or self._sleepy() is not None:
+            self._rung = True
+            self._launch()
+
+    # Round trips
+
+    async def _carry_out(self, trip: RoundTrip) -> None:
+        claims = trip.claims
+        delays = backoff_delays()
+        try:
+            while trip and not self._abandoned:
+                problem = await self._attempt(trip)
+                if problem is None:
+                    continue
+                self._note_trouble(trip, problem)
+                await asyncio.sleep(next(delays))
+                self._drop_late(trip, problem)
+        finally:
+            self._claims_under_way -= claims
+            self._slots.release(self._number, trip.reserved)
+
+    async def _attempt(self, trip: RoundTrip) -> RedisLeaseError | None:
+        """Sends a trip; what was answered leaves it."""
+        leases = [one.attempt.lease for part in trip.parts() for one in part if one.attempt is not None]
+        self._heartbeat.remove(*leases)
+        try:
+            if trip.claims and trip.claim is None:
+                trip.claim = await self._draw_claim(trip.reserved)
+            parts = trip.parts()
+            sent_s = local_clock.elapsed_s()
+            answers = await self._calls._transport.run_many(trip.calls(), retry_for_s=0, return_errors=True)
+        except ConfigurationError:
+            raise
+        except RedisLeaseError as problem:
+            return problem
+        problems = [await self._take(trip, part, answer, sent_s) for part, answer in zip(parts, answers, strict=True)]
+        return next((problem for problem in problems if problem is not None), None)
+
+    async def _take(self, trip: RoundTrip, part: list[Ending], answer: Any, sent_s: float) -> RedisLeaseError | None:
+        """Takes in what one call answered; answers why it must be sent again, if it must."""
+        unconfirmed = answer if isinstance(answer, NotReplicated) else None
+        if unconfirmed is not None:
+            answer = unconfirmed.answer
+        if isinstance(answer, ConfigurationError):
+            raise answer
+        carries_claim = trip.claim is not None and part is trip.completions
+        if isinstance(answer, RedisLeaseError):
+            return self._claim_refused(trip, answer) if carries_claim and not part else answer
+        claimed: Any = answer if isinstance(answer, Claimed) else None
+        if isinstance(answer, tuple):
+            answer, claimed = answer
+        if part:
+            self._note_answers(part, answer, kept=unconfirmed is not None)
+        if not carries_claim:
+            return unconfirmed
+        if isinstance(claimed, RedisLeaseError):
+            return self._claim_refused(trip, claimed)
+        owner = trip.claim.owner if trip.claim else ""
+        trip.claims, trip.claim = False, None
+        self._note_recovery()
+        await self._receive(trip, owner, claimed, sent_s, confirmed=unconfirmed is None)
+        return unconfirmed if part else None
+
+    def _note_answers(self, part: list[Ending], answers: list[Any], *, kept: bool) -> None:
+        for ending, answer in zip(part, answers, strict=True):
+            # What no replica has confirmed is sent again while its lease would have lived.
+            ending.renewed = False
+            if isinstance(answer, Lost):
+                LOG.warning("queue %s: the end of %s was refused: %s", self.name, ending.verb.handle.id, answer.reason)
+            if ending.attempt is not None:
+                ending.attempt.lease.note_end(answer)
+        if not kept:
+            part.clear()
+
+    async def _draw_claim(self, limit: int) -> settle.NextClaim:
+        if self._owner is None:
+            self._owner = await self._register()
+            self._signal.listen_for(self._owner.name)
+        number = self._calls._context.identities.next_number(self._owner)
+        return settle.NextClaim(self._owner.name, number, limit, started=False)
+
+    async def _register(self) -> Owner:
+        name = self._calls._worker_name or default_worker_name()
+        try:
+            return await self._calls._transport.run(register(name), retry_for_s=0)
+        except NotReplicated as unconfirmed:
+            # An identity that a failover loses is unknown then, and made anew.
+            if not isinstance(unconfirmed.answer, Owner):
+                raise
+            return unconfirmed.answer
+
+    def _claim_refused(self, trip: RoundTrip, refusal: RedisLeaseError) -> RedisLeaseError | None:
+        """The next attempt claims under a new number, or as somebody else; what else was sent stands."""
+        if isinstance(refusal, WorkerUnknown) and trip.claim is not None:
+            if self._owner is not None and self._owner.name == trip.claim.owner:
+                self._owner = None
+            trip.claim = None
+            return None
+        if isinstance(refusal, QueueExhausted | ServerUnavailable):
+            trip.claim = None
+        return refusal
+
+    # Trouble
+
+    def _note_trouble(self, trip: RoundTrip, problem: RedisLeaseError) -> None:
+        if not self._troubled:
+            self._troubled = True
+            LOG.warning("queue %s: a call failed and is repeated: %s", self.name, problem)
+        if trip.claims:
+            self._slots.say(self._number, hungry=False)
+        leases: list[LeaseCore] = []
+        for part in trip.parts():
+            for one in part:
+                if one.attempt is not None and one.renewed and is_retriable(problem):
+                    leases.append(one.attempt.lease)
+        self._heartbeat.add(*leases)
+
+    def _note_recovery(self) -> None:
+        if self._troubled:
+            self._troubled = False
+            LOG.warning("queue %s: calls are answered again", self.name)
+
+    def _drop_late(self, trip: RoundTrip, problem: RedisLeaseError) -> None:
+        """Gives up endings whose lease is over: the server would refuse them."""
+        now_s = local_clock.elapsed_s()
+        for part in trip.parts():
+            late = [one for one in part if one.deadline_s <= now_s]
+            for one in late:
+                part.remove(one)
+                LOG.warning("queue %s: the end of %s was not recorded: %s", self.name, one.verb.handle.id, problem)
+                if one.attempt is not None:
+                    self._heartbeat.remove(one.attempt.lease)
+
+    # Claimed tasks
+
+    async def _receive(self, trip: RoundTrip, owner: str, claimed: Claimed, sent_s: float, *, confirmed: bool) -> None:
+        self._slots.say(self._number, hungry=claimed.more)
+        self._slots.serve(self._number, len(claimed.grants))
+        self._sleep_s = sleep_s(claimed)
+        reserved, trip.reserved = trip.reserved, 0
+        if not (confirmed and self._claiming):
+            for grant in claimed.grants:
+                self._outbox.put(self._intake.unstarted(owner, grant), None, ends_s(grant, sent_s))
+            self._slots.release(self._number, reserved)
+            return
+        delivery = self._intake.sort(owner, claimed.grants, sent_s)
+        for verb, deadline_s in delivery.refused:
+            self._outbox.put(verb, None, deadline_s)
+        attempts = [*delivery.attempts, *delivery.in_doubt]
+        self.attempts.update(attempts)
+        self._slots.release(self._number, reserved - len(attempts))
+        self._heartbeat.add(*[attempt.lease for attempt in attempts])
+        for attempt in delivery.attempts:
+            self._start(attempt)
+        if delivery.in_doubt:
+            refused = dict(await self._intake.declare(delivery.in_doubt))
+            for attempt in delivery.in_doubt:
+                if attempt in refused:
+                    self._finish(attempt, refused[attempt])
+                else:
+                    self._start(attempt)
+
+    def _start(self, attempt: Attempt) -> None:
+        lease = attempt.lease
+        lease.on_lost = attempt.lose
+        if not self._claiming or lease.lost_reason is not None:
+            lost = lease.gone and lease.lost_reason != SHUTDOWN
+            self._finish(attempt, None if lost else self._intake.unstarted(lease.owner, lease._grant))
+        elif not attempt.task.signature.is_async:
+            self._pool.submit(attempt.run_in_thread)
+        elif sys.version_info >= (3, 12):
+            # Eagerly, so that a handler that never waits costs no turn of the loop.
+            attempt.running = asyncio.Task(attempt.run(), loop=self._loop, eager_start=True)
+        else:
+            attempt.running = self._loop.create_task(attempt.run())
+
+    def _note_end(self, attempt: Attempt, verb: Verb | None) -> None:
+        if attempt.task.signature.is_async:
+            self._finish(attempt, verb)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._finish, attempt, verb)
+
+    def _finish(self, attempt: Attempt, verb: Verb | None) -> None:
+        if attempt not in self.attempts:
+            return
+        self.attempts.discard(attempt)
+        attempt.lease.on_lost = None
+        if verb is None:
+            self._heartbeat.remove(attempt.lease)
+        else:
+            self._outbox.put(verb, attempt)
+        self._slots.release(self._number)

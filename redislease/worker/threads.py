@@ -13,27 +13,29 @@ from collections.abc import Callable
 
 
 class DaemonPool:
-    """At most `size` threads, started as they are needed."""
+    """At most `size` threads, started as they are needed.
+
+    Args:
+        size: How many.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._idle = 0
+        self._busy = 0
         self._lock = threading.Lock()
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Runs a job in a thread, in a copy of the caller's context."""
+        """Runs a job in a thread, in a copy of the caller's context; jobs beyond the size wait."""
         context = contextvars.copy_context()
         with self._lock:
-            if self._idle == 0 and len(self._threads) < self._size:
-                thread = threading.Thread(
-                    target=self._work, name=f"redislease-handler-{len(self._threads)}", daemon=True
-                )
+            self._busy += 1
+            if self._busy > len(self._threads) and len(self._threads) < self._size:
+                name = f"redislease-handler-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            else:
-                self._idle -= 1
         self._jobs.put(lambda: context.run(job))
 
     def close(self) -> None:
@@ -43,6 +45,8 @@ class DaemonPool:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
-            with self._lock:
-                self._idle += 1
+            try:
+                job()
+            finally:
+                with self._lock:
+                    self._busy -= 1
