@@ -116,6 +116,7 @@ def test_what_a_command_gets(execution: Exec, queue: Queue, server: Engine) -> N
     assert result["in"] == {"number": 42, "text": "ä\n"}
     found = {name: value for name, value in result["env"].items() if name.startswith("REDISLEASE_")}
     assert found.pop("REDISLEASE_TEST_MARK")
+    assert found.pop("REDISLEASE_EXEC")
     assert json.loads(found.pop("REDISLEASE_HANDLE")) == [
         queue.name, task.id, lease.lease_owner, 1, lease.fencing_token, 60_000,
     ]  # fmt: skip
@@ -370,6 +371,21 @@ def test_a_watchdog_that_was_killed_is_replaced(execution: Exec, queue: Queue) -
     program.kill()
     program.communicate()
     execution.mark.wait_gone(timeout_s=3)
+
+
+def test_death_between_start_and_confirmation(mark: Mark) -> None:
+    """A command whose parent died before it could tell its process group is found by its mark."""
+    program = """
+import os, subprocess, sys
+from redislease.exec.watchdog import VARIABLE, Watchdog
+with Watchdog() as watchdog:
+    environment = {**os.environ, VARIABLE: watchdog.expect()}
+    subprocess.Popen(["sh", "-c", "sleep 1000 & sleep 1000"], env=environment, start_new_session=True)
+    os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=mark.environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    mark.wait_gone()
 
 
 def test_once_drain_and_wait(execution: Exec, queue: Queue) -> None:

@@ -92,6 +92,7 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "revoke": _here("operating:revoke", "Takes leases away."),
         "pause": _here("operating:pause", "Stops claims."),
         "resume": _here("operating:resume", "Ends a pause."),
+        "reaper": _here("reaper:reaper", "Recovers, promotes and purges until it is told to stop."),
         "reap": _here("sweeping:reap", "Recovers expired leases."),
         "purge": _here("sweeping:purge", "Deletes what has outlived its retention."),
     },

@@ -1,0 +1,134 @@
+"""The verb `reaper`: recovers, promotes and purges until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import click
+
+from redislease import limits
+from redislease.cli import options
+from redislease.cli.errors import ExitCode
+from redislease.cli.session import Session
+from redislease.cli.worker import LOG_FORMAT
+from redislease.connection.clients import open_clients
+from redislease.connection.transport import Transport
+from redislease.keys import QueueKeys, queues_key
+from redislease.queue import Queue
+from redislease.reaper import Reaper, Retention
+from redislease.scripts import shipped
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RETRY_S = 1.0
+DAY_S = 86_400
+
+
+class Everything:
+    """The queues that a server lists, each opened once.
+
+    Args:
+        session: Where the server is.
+        stack: Closes what was opened.
+    """
+
+    def __init__(self, session: Session, stack: ExitStack) -> None:
+        self._session = session
+        self._stack = stack
+        self._queues: dict[str, Queue] = {}
+        clients = open_clients(session.url)
+        stack.callback(clients.close)
+        keys = QueueKeys("any", session.prefix)
+        self._transport = Transport(keys, shipped(), clients, retry_for_s=RETRY_S)
+
+    def open(self, name: str) -> Queue:
+        """A queue, with little patience: there are others to look after."""
+        if name not in self._queues:
+            queue = Queue(name, redis_url=self._session.url, prefix=self._session.prefix, retry_for_s=RETRY_S)
+            self._stack.callback(queue.close)
+            self._queues[name] = queue
+        return self._queues[name]
+
+    def __call__(self) -> Sequence[Queue]:
+        names = self._transport.read("SMEMBERS", queues_key(self._session.prefix))
+        return [self.open(name.decode()) for name in sorted(names)]
+
+
+def _retention(_: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """Seconds, or `never`; a state that was not named keeps its default."""
+    if value is None:
+        return getattr(Retention(), str(parameter.name))
+    if value == "never":
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise click.BadParameter("seconds, or never") from None
+
+
+def _default(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    return f"{seconds / DAY_S:g} days" if seconds >= DAY_S else f"{seconds:g}"
+
+
+def _keeps(state: str) -> Callable[[F], F]:
+    help_text = f"How long {state} tasks are kept ({_default(getattr(Retention(), state))})."
+    return click.option(f"--{state}", state, callback=_retention, metavar="S|never", help=help_text)
+
+
+@click.command()
+@click.option("--queue", "-q", "names", multiple=True, metavar="NAME", help="A queue; may be given again.")
+@click.option("--all", "everything", is_flag=True, help="Every queue that the server lists, also later ones.")
+@click.option("--url", metavar="URL", help="The server: redis://HOST:PORT/DB.")
+@click.option("--prefix", metavar="TEXT", help="What the key names start with.")
+@click.option("--no-purge", is_flag=True, help="Delete nothing.")
+@_keeps("completed")
+@_keeps("cancelled")
+@_keeps("dead")
+@click.option(
+    "--evidence",
+    type=click.FloatRange(min=0),
+    default=Retention().evidence,
+    metavar="S",
+    help=f"How long evidence outlives its task; 0 deletes it with the task ({_default(Retention().evidence)}).",
+)
+@click.option("--limit", type=int, default=limits.REAP, metavar="N", help=f"Tasks in one call ({limits.REAP}).")
+@options.pass_session
+def reaper(
+    session: Session,
+    names: tuple[str, ...],
+    everything: bool,
+    url: str | None,
+    prefix: str | None,
+    no_purge: bool,
+    completed: float | None,
+    cancelled: float | None,
+    dead: float | None,
+    evidence: float,
+    limit: int,
+) -> ExitCode:
+    """Recovers expired leases, promotes due tasks and deletes what has outlived its retention.
+
+    Any number may run at once. Retentions are seconds; everything is kept for a minute at least.
+    """
+    session.url = url or session.url
+    session.prefix = prefix or session.prefix
+    chosen = names or ((session.queue_name,) if session.queue_name and not everything else ())
+    if bool(chosen) == everything:
+        raise click.UsageError("which queues? Type --queue NAME, once or more, or --all")
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    retention = None if no_purge else Retention(completed, cancelled, dead, evidence)
+    with ExitStack() as stack:
+        found = Everything(session, stack)
+        works_on = found if everything else [found.open(name) for name in chosen]
+        working = Reaper(works_on, retention=retention, limit=limit)
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(kind, lambda *_: working.stop())
+        working.run()
+    return ExitCode.DONE
