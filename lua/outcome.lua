@@ -17,8 +17,6 @@ local function testify(task, key, record, verdict, outcome)
     record.late = verdict .. ' ' .. int(now) .. ' ' .. outcome
     write_effect(task, key, record)
   end
-  note_late(task.id, 'late_outcome', record.token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
-    json_string(verdict))
 end
 
 local function record_outcome(task, key, record, verdict, outcome)
@@ -35,7 +33,7 @@ for first = 2, #ARGV, WIDTH do
   local record = known and read_effect(known, key)
   local mine = record and record.token == token and record.nonce == nonce
   local answer
-  if mine and record.state == verdict then
+  if mine and record.state == verdict and record.outcome == outcome then
     answer = { 'ok', known.fields.status, 'replay', '' }
   else
     local task
@@ -46,8 +44,12 @@ for first = 2, #ARGV, WIDTH do
       answer = { 'closed', record.state, '', '' }
     elseif task then
       answer = record_outcome(task, key, record, verdict, outcome)
-    elseif mine then
-      testify(known, key, record, verdict, outcome)
+    elseif known then
+      if mine then
+        testify(known, key, record, verdict, outcome)
+      end
+      note_late(id, 'late_outcome', token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
+        json_string(verdict))
     end
   end
   for _, value in ipairs(answer) do

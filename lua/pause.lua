@@ -10,7 +10,7 @@
 -- ARGV[6]  reason   why
 -- Returns  ok level epoch
 -- Returns  conflict epoch level epoch decided_by decided decided_at
--- Uses     moves json evidence
+-- Uses     bells json evidence
 
 local durable = ARGV[1]
 local level = ARGV[2]

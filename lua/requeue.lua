@@ -11,7 +11,7 @@
 -- Returns  ok status fence
 -- Returns  unknown
 -- Returns  conflict reason status token decided_by decided decided_at
--- Uses     decision
+-- Uses     decision moves policy
 
 local durable = ARGV[1]
 local id = ARGV[2]

@@ -10,7 +10,7 @@
 -- ARGV[6]     by        who decides
 -- ARGV[7]     reason    why
 -- ARGV[8]     result    for done: JSON, or ''
--- ARGV[9...]  effect verdict outcome
+-- ARGV[9...]  key verdict outcome
 -- Returns     ok status fence
 -- Returns     unknown
 -- Returns     unknown_effect name
@@ -38,10 +38,16 @@ local function is_open(task, key)
   return record and record.state == 'open'
 end
 
-local function unknown_effect(task)
+-- An effect of an ended task may have been decided by somebody else a moment ago.
+local function not_open(task)
   for first = 9, #ARGV, WIDTH do
-    if not is_open(task, ARGV[first]) then
-      return { 'unknown_effect', ARGV[first] }
+    local key = ARGV[first]
+    if not is_open(task, key) then
+      local existed = key == 'handler' or read_effect(task, key)
+      if existed and TERMINAL[task.fields.status] and task.fields.decided then
+        return conflict(task, 'effect')
+      end
+      return { 'unknown_effect', key }
     end
   end
 end
@@ -88,7 +94,7 @@ local function resolve()
   if not task then
     return { 'unknown' }
   end
-  local answer = decided_before(task, nonce) or not_now(task) or unknown_effect(task)
+  local answer = decided_before(task, nonce) or not_now(task) or not_open(task)
   if answer then
     return answer
   end

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from redislease.async_effect import AsyncEffect
     from redislease.async_lease import AsyncLease
     from redislease.async_queue import AsyncQueue
+    from redislease.backoff import Backoff
     from redislease.commands.enqueue import EnqueueRequest
     from redislease.effect import Effect
     from redislease.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         ServerReadOnly,
         ServerUnavailable,
         TaskConflict,
+        TaskNotCompleted,
         TaskUnknown,
         TooManyEffects,
         WaitTimeout,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     )
     from redislease.lease import Lease
     from redislease.models import (
-        Backoff,
         Conflict,
         Decided,
         Done,
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
         TaskDetail,
     )
     from redislease.queue import Queue
+    from redislease.task import BoundTask
+    from redislease.worker import Worker, WorkerContext, current_context, current_lease
 
 __all__ = [
     "AmbiguousEffect",
@@ -70,6 +73,7 @@ __all__ = [
     "AsyncLease",
     "AsyncQueue",
     "Backoff",
+    "BoundTask",
     "ConfigurationError",
     "Conflict",
     "Decided",
@@ -114,10 +118,15 @@ __all__ = [
     "Task",
     "TaskConflict",
     "TaskDetail",
+    "TaskNotCompleted",
     "TaskUnknown",
     "TooManyEffects",
     "WaitTimeout",
+    "Worker",
+    "WorkerContext",
     "WorkerUnknown",
+    "current_context",
+    "current_lease",
 ]
 
 # Where the names above live, cheap modules first: what only wants an error, or `redislease --help`, does not pay for
@@ -125,6 +134,7 @@ __all__ = [
 _MODULES = (
     "errors",
     "models",
+    "backoff",
     "commands.enqueue",
     "effect",
     "lease",
@@ -132,6 +142,8 @@ _MODULES = (
     "async_effect",
     "async_lease",
     "async_queue",
+    "task",
+    "worker",
 )
 
 if not TYPE_CHECKING:

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from redislease import limits
+from redislease import encoding, limits
 from redislease.commands import inspect, sweep
 from redislease.commands.call import Call
 from redislease.commands.enqueue import Seconds
 from redislease.effect_records import EffectRecord
 from redislease.flow import Flow, run
-from redislease.flows import looking, operating, sweeping
+from redislease.flows import looking, operating, sweeping, waiting
 from redislease.flows.context import QueueContext
 from redislease.models import Checked, Decided, Done, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
 
@@ -45,6 +45,11 @@ class AsyncQueueOperations(ABC):
     async def result(self, task_id: str) -> Any:
         """As `Queue.result`."""
         return await self._drive(looking.result(self._context, task_id))
+
+    async def wait(self, task_id: str, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109
+        """As `Queue.wait`."""
+        stored = await self._drive(waiting.result(self._context, task_id, timeout))
+        return encoding.from_json(stored, "result") if stored else None
 
     async def tasks(self, status: Status | str, *, limit: int = 100, offset: int = 0) -> list[Task]:
         """As `Queue.tasks`."""

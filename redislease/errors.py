@@ -40,7 +40,8 @@ class LeaseLost(RedisLeaseError):
     Attributes:
         task_id: The task.
         reason: Why, as one word: `unknown`, `not_issued`, `not_owner`, `settled`, `reclaimed`, `expired`,
-            `max_runtime`, `revoked`, `cancelled`, `superseded`; or, decided locally, `deadline` and `forked`.
+            `max_runtime`, `revoked`, `cancelled`, `superseded`; or, decided locally, `deadline`, `forked` and
+            `shutdown`.
         generation: The claim generation that this lease was given.
         current_generation: The generation that the server holds now, if the task still exists.
         status: The task's state now, if it still exists.
@@ -91,7 +92,7 @@ class NotAllowedNow(RedisLeaseError):
     """The state of the task or of the queue does not allow this decision; nothing was changed.
 
     Attributes:
-        reason: One word: `status`, `token`, `decided`, `open_effects`, `epoch`.
+        reason: One word: `status`, `token`, `open_effects`, `effect`, `epoch`, `read_only`.
         status: The state of the task now.
         decided_by: Who decided before, if somebody did.
         decided: What they decided.
@@ -122,6 +123,23 @@ class TaskUnknown(RedisLeaseError):
     def __init__(self, message: str | None = None, *, task_id: str = "") -> None:
         super().__init__(message)
         self.task_id = task_id
+
+
+class TaskNotCompleted(RedisLeaseError):
+    """The task has ended without a result.
+
+    Attributes:
+        task_id: The task.
+        status: `dead` or `cancelled`.
+        last_error: Why, if something is recorded.
+    """
+
+    def __init__(self, *, task_id: str = "", status: str = "", last_error: str | None = None) -> None:
+        why = f": {last_error}" if last_error else ""
+        super().__init__(f"task {task_id} is {status}{why}" if task_id else None)
+        self.task_id = task_id
+        self.status = status
+        self.last_error = last_error
 
 
 class WorkerUnknown(RedisLeaseError):

@@ -6,6 +6,8 @@ does no I/O itself; `drive` and `adrive` are the two small loops that do.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,7 +49,14 @@ class Announce:
     """List the queue among all queues, once per process."""
 
 
-Step = Run | Read | Block | Announce
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Do nothing for some seconds."""
+
+    seconds: float
+
+
+Step = Run | Read | Block | Announce | Sleep
 Flow = Generator[Step, Any, T]
 
 
@@ -93,6 +102,8 @@ def _carry_out(step: Step, transport: Transport) -> Any:
             return transport.block(keys, timeout_s)
         case Announce():
             return transport.announce()
+        case Sleep(seconds):
+            return time.sleep(seconds)
 
 
 async def _acarry_out(step: Step, transport: AsyncTransport) -> Any:
@@ -105,6 +116,8 @@ async def _acarry_out(step: Step, transport: AsyncTransport) -> Any:
             return await transport.block(keys, timeout_s)
         case Announce():
             return await transport.announce()
+        case Sleep(seconds):
+            return await asyncio.sleep(seconds)
 
 
 def run(call: Call[T]) -> Flow[T]:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from redislease import encoding, limits, local_clock, validation
+from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
 from redislease.errors import LeaseLost
 from redislease.flow import Flow
 from redislease.flows import settling
-from redislease.models import Backoff, Grant, Handle, Lost, Renewed, Settled, SideEffect
+from redislease.handle import Handle
+from redislease.models import Grant, Lost, Renewed, Settled, SideEffect
 from redislease.redaction import Redaction
 
 

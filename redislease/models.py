@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from redislease import limits, validation
-from redislease.errors import InvalidInput, ServerError
+from redislease import limits
+from redislease.errors import ServerError
 
 
 class SideEffect(StrEnum):
@@ -43,55 +42,6 @@ class Status(StrEnum):
     def ended(self) -> bool:
         """Whether no worker will act on the task again by itself."""
         return self in (Status.DEAD, Status.COMPLETED, Status.CANCELLED)
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long a failed task waits: `base * factor ** (failures - 1)`, at most `cap`, times a random share.
-
-    Args:
-        base_s: The first delay in seconds.
-        factor: What each further failure multiplies it by.
-        cap_s: The longest delay in seconds.
-        jitter: The share that is drawn at random, 0 to 1; 0.5 means from half of the delay to all of it.
-    """
-
-    base_s: float = 1.0
-    factor: float = 2.0
-    cap_s: float = 600.0
-    jitter: float = 0.5
-
-    def __post_init__(self) -> None:
-        validation.duration_ms(self.base_s, "base_s", low_ms=0, high_ms=limits.DELAY_MS_MAX)
-        validation.duration_ms(self.cap_s, "cap_s", low_ms=0, high_ms=limits.DELAY_MS_MAX)
-        for name, low, high in (("factor", 1.0, 100.0), ("jitter", 0.0, 1.0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {value!r}")
-
-    def delay_ms(self, failures: int, random: float) -> int:
-        """The delay before the next attempt.
-
-        Args:
-            failures: How often the task has failed, this time included.
-            random: A number from 0 to 1.
-        """
-        try:
-            longest = min(self.base_s * self.factor ** (max(failures, 1) - 1), self.cap_s)
-        except OverflowError:
-            longest = self.cap_s
-        return round(longest * (1 - self.jitter * random) * 1000)
-
-    def encode(self) -> str:
-        """The stored form; '' for the default, which is not stored."""
-        if self == Backoff():
-            return ""
-        return f"{self.base_s:.10g}:{self.factor:.10g}:{self.cap_s:.10g}:{self.jitter:.10g}"
-
-    @classmethod
-    def decode(cls, stored: str) -> Backoff:
-        """The opposite of `encode`."""
-        return cls(*(float(part) for part in stored.split(":"))) if stored else cls()
 
 
 class Answer(BaseModel):
@@ -191,8 +141,7 @@ class Conflict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A lease as a claim answers it, before anybody wraps it."""
 
     id: str
@@ -371,40 +320,3 @@ class Stats(Answer):
     paused_reason: str | None
     paused_at: int | None
     counters: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """A lease as text, for another process of the same worker: `lease.handle()` and `queue.attach(handle)`."""
-
-    queue: str
-    id: str
-    owner: str
-    generation: int
-    token: int
-    lease_ms: int = limits.LEASE_MS
-
-    def encode(self) -> str:
-        """Compact JSON."""
-        values = [self.queue, self.id, self.owner, self.generation, self.token, self.lease_ms]
-        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-
-    @classmethod
-    def decode(cls, encoded: Any) -> Handle:
-        """The opposite of `encode`.
-
-        Raises:
-            InvalidInput: It is not a handle.
-        """
-        try:
-            queue, task_id, owner, generation, token, lease_ms = json.loads(encoded)
-        except (ValueError, TypeError, RecursionError):
-            raise InvalidInput("this is not a lease handle") from None
-        return cls(
-            validation.queue_name(queue),
-            validation.task_id(task_id),
-            validation.owner(owner),
-            validation.integer(generation, "the generation", low=1, high=2**53 - 1),
-            validation.integer(token, "the fencing token", low=1, high=2**53 - 1),
-            validation.integer(lease_ms, "lease_ms", low=limits.LEASE_MS_MIN, high=limits.LEASE_MS_MAX),
-        )

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from redislease import limits
+from redislease import encoding, limits
 from redislease.commands import inspect, sweep
 from redislease.commands.call import Call
 from redislease.commands.enqueue import Seconds
 from redislease.effect_records import EffectRecord
 from redislease.flow import Flow, run
-from redislease.flows import looking, operating, sweeping
+from redislease.flows import looking, operating, sweeping, waiting
 from redislease.flows.context import QueueContext
 from redislease.models import Checked, Decided, Done, Paused, Purged, Reaped, Stats, Status, Task, TaskDetail
 
@@ -57,6 +57,21 @@ class QueueOperations(ABC):
             TaskUnknown: There is no such task.
         """
         return self._drive(looking.result(self._context, task_id))
+
+    def wait(self, task_id: str, timeout: Seconds | None = None) -> Any:
+        """The result of a task once it is completed; asks the server again and again, at most 0.5 s apart.
+
+        Args:
+            task_id: The task.
+            timeout: Seconds to wait; without it as long as it takes.
+
+        Raises:
+            TaskNotCompleted: It is dead or cancelled.
+            TaskUnknown: There is no such task.
+            WaitTimeout: It had not ended in time.
+        """
+        stored = self._drive(waiting.result(self._context, task_id, timeout))
+        return encoding.from_json(stored, "result") if stored else None
 
     def tasks(self, status: Status | str, *, limit: int = 100, offset: int = 0) -> list[Task]:
         """The tasks of a state in the order of its index; `unsettled` lists ended tasks with effects in doubt."""

@@ -16,11 +16,12 @@ from redislease.errors import ConfigurationError, LeaseLost, NotReplicated, Work
 from redislease.flow import Flow
 from redislease.flows import claiming, settling
 from redislease.flows.context import QueueContext
+from redislease.handle import Handle
 from redislease.heartbeat import Heartbeat
 from redislease.identity import Identities, default_worker_name
 from redislease.keys import QueueKeys
 from redislease.lease_core import LeaseCore
-from redislease.models import Claimed, Handle, Lost, Owner, Renewed, Settled
+from redislease.models import Claimed, Lost, Owner, Renewed, Settled
 from redislease.redaction import Redact, Redaction
 from redislease.registry import TaskRegistry
 from redislease.scripts import ScriptLibrary, shipped

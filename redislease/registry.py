@@ -73,6 +73,30 @@ class TaskRegistry(ABC):
 
         return decorate  # type: ignore[return-value]
 
+    @overload
+    def add_task(
+        self,
+        function: Callable[Concatenate[AsyncLease, P], Awaitable[R]],
+        *,
+        name: str | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> BoundTask[P, R]: ...
+    @overload
+    def add_task(
+        self,
+        function: Callable[Concatenate[Lease, P], R],
+        *,
+        name: str | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> BoundTask[P, R]: ...
+    @overload
+    def add_task(
+        self, function: Callable[P, Awaitable[R]], *, name: str | None = None, **options: Unpack[EnqueueOptions]
+    ) -> BoundTask[P, R]: ...
+    @overload
+    def add_task(
+        self, function: Callable[P, R], *, name: str | None = None, **options: Unpack[EnqueueOptions]
+    ) -> BoundTask[P, R]: ...
     def add_task(
         self, function: Callable[..., Any], *, name: str | None = None, **options: Unpack[EnqueueOptions]
     ) -> BoundTask[..., Any]:

@@ -1,13 +1,14 @@
-"""What a handler takes: whether it wants the lease, and its payload as a strict pydantic model."""
+"""What a handler takes: whether it wants the lease, and how its payload and result are read."""
 
 from __future__ import annotations
 
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NotRequired, Required
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticSchemaGenerationError, ValidationError, create_model
+from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from redislease import encoding
 from redislease.async_lease import AsyncLease
@@ -45,7 +46,10 @@ class Signature:
         if self.takes_lease:
             parameters = parameters[1:]
         self._signature = self._signature.replace(parameters=parameters)
-        self._model = self._make_model(parameters, hints)
+        self._positional = [one for one in parameters if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+        self._adapter = self._read_with(parameters, hints)
+        self._hints = hints
+        self._returns: TypeAdapter[Any] | None = None
 
     def _is_lease(self, first: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
         kind = hints.get(first.name)
@@ -58,26 +62,23 @@ class Signature:
             raise ConfigurationError(f"{self.name}: the lease must be the first positional parameter")
         return True
 
-    def _make_model(self, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> type[BaseModel]:
+    def _read_with(self, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
         fields: dict[str, Any] = {}
         for one in parameters:
             if one.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 raise ConfigurationError(f"{self.name}: {one} cannot be stored by name")
             if hints.get(one.name) in (Lease, AsyncLease):
                 raise ConfigurationError(f"{self.name}: the lease must be the first positional parameter")
-            default = ... if one.default is inspect.Parameter.empty else one.default
-            fields[one.name] = (hints.get(one.name, Any), default)
-        config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=False, protected_namespaces=())
-        # Fields are numbered, with the parameter's name as alias: pydantic reserves some names, and handlers do not.
-        aliased: dict[str, Any] = {}
-        for number, (name, (kind, default)) in enumerate(fields.items()):
-            aliased[f"p{number}"] = (kind, Field(default, alias=name))
-        self._names = list(fields)
+            kind = hints.get(one.name, Any)
+            # A parameter with a default may be missing; the function itself fills it in.
+            fields[one.name] = Required[kind] if one.default is inspect.Parameter.empty else NotRequired[kind]
+        make: Any = TypedDict
+        shape = make(f"{self.name} payload", fields)
+        shape.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=False)
         try:
-            model: type[BaseModel] = create_model(f"{self.name} payload", __config__=config, **aliased)
-        except PydanticSchemaGenerationError as problem:
+            return TypeAdapter(shape)
+        except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as problem:
             raise ConfigurationError(f"{self.name}: a parameter has a type that cannot be read: {problem}") from problem
-        return model
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The payload of a call of the handler.
@@ -100,18 +101,36 @@ class Signature:
             PayloadInvalid: It does not fit the handler.
         """
         try:
-            read = self._model.model_validate_json(payload or b"{}", strict=True)
+            named = self._adapter.validate_json(payload or b"{}", strict=True)
         except ValidationError as problem:
             errors = problem.errors(include_url=False, include_input=False)
             text = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors[:5])
             unknown = all(one["type"] == "extra_forbidden" and len(one["loc"]) == 1 for one in errors)
             raise (UnknownParameter if unknown else PayloadInvalid)(f"{self.name}: {text}") from problem
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for number, name in enumerate(self._names):
-            value = getattr(read, f"p{number}")
-            if self._signature.parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY:
-                positional.append(value)
-            else:
-                named[name] = value
+        if not self._positional:
+            return [], named
+        positional = []
+        for parameter in self._positional:
+            # Behind one that is missing the function's own defaults stand, as in any call.
+            positional.append(named.pop(parameter.name, parameter.default))
         return positional, named
+
+    def result(self, stored: bytes) -> Any:
+        """A stored result as the type that the handler says it returns.
+
+        Raises:
+            ConfigurationError: The type cannot be read from JSON.
+            PayloadInvalid: The stored result does not fit it.
+        """
+        if self._returns is None:
+            kind = self._hints.get("return", Any)
+            try:
+                self._returns = TypeAdapter(kind)
+            except (PydanticSchemaGenerationError, PydanticUserError) as problem:
+                raise ConfigurationError(f"{self.name}: its result cannot be read as {kind}") from problem
+        try:
+            return self._returns.validate_json(stored or b"null", strict=True)
+        except ValidationError as problem:
+            raise PayloadInvalid(
+                f"{self.name}: the stored result does not fit: {problem.error_count()} errors"
+            ) from problem

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-from redislease.commands.enqueue import EnqueueOptions
-from redislease.errors import InvalidInput
-from redislease.models import Conflict, Enqueued, Task
+from redislease.backoff import Backoff
+from redislease.commands.enqueue import EnqueueOptions, Seconds, request
+from redislease.commands.enqueue import item as checked
+from redislease.flows import waiting
+from redislease.models import Conflict, Enqueued, SideEffect, Task
 from redislease.signature import Signature
 
 if TYPE_CHECKING:
@@ -16,6 +19,25 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `options` takes: the attributes of `EnqueueRequest` but for name and payload."""
+
+    side_effect: SideEffect | str
+    records_effects: bool
+    idempotency_key: str | None
+    task_id: str | None
+    priority: int
+    delay: Seconds | None
+    at: datetime | None
+    lease_duration: Seconds | None
+    max_attempts: int | None
+    max_expirations: int | None
+    max_runtime: Seconds | None
+    max_same_error: int | None
+    retry: Backoff | None
+    credential: str | None
 
 
 class BoundTask(Generic[P, R]):
@@ -40,18 +62,16 @@ class BoundTask(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name} of {self._queue.name}>"
 
-    def options(self, **options: Any) -> BoundTask[P, R]:
+    def options(self, **options: Unpack[TaskOptions]) -> BoundTask[P, R]:
         """A copy with other options, as `EnqueueRequest` describes them: `idempotency_key`, `delay`, `priority` …
 
         Raises:
-            InvalidInput: There is no such option.
+            InvalidInput: An option is not acceptable, or there is none of that name.
         """
-        unknown = set(options) - set(EnqueueOptions.__annotations__)
-        if unknown:
-            raise InvalidInput(f"no such option: {', '.join(sorted(unknown))}")
+        checked(request({"name": self.name, **self.settings, **options}))
         copy: BoundTask[P, R] = BoundTask.__new__(BoundTask)
         copy.__dict__.update(self.__dict__)
-        copy.settings = {**self.settings, **options}  # type: ignore[typeddict-item]
+        copy.settings = {**self.settings, **options}
         return copy
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task:
@@ -80,6 +100,29 @@ class BoundTask(Generic[P, R]):
     async def aenqueue_many(self, calls: Sequence[tuple[Any, ...] | dict[str, Any]]) -> list[Enqueued | Conflict]:
         """As `enqueue_many`, for asyncio. Script: `enqueue`."""
         return await self._queue._as_async().enqueue_many(self._requests(calls))
+
+    def wait(self, task_id: str, timeout: Seconds | None = None) -> R:
+        """The result of a task of this handler once it is completed, as the type that the handler returns.
+
+        Args:
+            task_id: The task.
+            timeout: Seconds to wait; without it as long as it takes.
+
+        Raises:
+            TaskNotCompleted: It is dead or cancelled.
+            TaskUnknown: There is no such task.
+            WaitTimeout: It had not ended in time.
+            PayloadInvalid: What is stored is not of that type.
+        """
+        queue = self._queue._as_sync()
+        result: R = self.signature.result(queue._drive(waiting.result(queue._context, task_id, timeout)))
+        return result
+
+    async def await_result(self, task_id: str, timeout: Seconds | None = None) -> R:  # noqa: ASYNC109
+        """As `wait`, for asyncio."""
+        queue = self._queue._as_async()
+        result: R = self.signature.result(await queue._drive(waiting.result(queue._context, task_id, timeout)))
+        return result
 
     def _requests(self, calls: Sequence[tuple[Any, ...] | dict[str, Any]]) -> list[dict[str, Any]]:
         requests = []

@@ -15,8 +15,8 @@ from redislease import InvalidInput, Queue, WorkerUnknown
 from redislease.commands import claim as commands
 from redislease.commands.settle import Completion, NextClaim, complete
 from redislease.errors import ServerUnavailable
+from redislease.handle import Handle
 from redislease.keys import QueueKeys
-from redislease.models import Handle
 from redislease.scripts import ScriptLibrary
 
 pytestmark = pytest.mark.contract

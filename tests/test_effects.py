@@ -28,8 +28,8 @@ from redislease import (
     TooManyEffects,
 )
 from redislease.commands import effects as commands
+from redislease.handle import Handle
 from redislease.keys import QueueKeys
-from redislease.models import Handle
 
 pytestmark = pytest.mark.contract
 

@@ -13,7 +13,7 @@ from virtual_clock import VirtualClock
 
 from redislease import InvalidInput, LeaseLost, Queue
 from redislease.commands import hold
-from redislease.models import Handle
+from redislease.handle import Handle
 from redislease.scripts import ScriptLibrary
 
 pytestmark = pytest.mark.contract

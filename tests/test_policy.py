@@ -159,7 +159,7 @@ def test_an_expiry_never_undoes_a_decision(queue: Any, clock: VirtualClock) -> N
 
 def test_never_started_is_not_an_attempt(queue: Any) -> None:
     from redislease.commands.settle import Return, release
-    from redislease.models import Handle
+    from redislease.handle import Handle
 
     lease = leased(queue, side_effect="non_idempotent")
     given_back = Return(Handle.decode(lease.handle()), never_started=True)

@@ -11,8 +11,9 @@ from virtual_clock import VirtualClock
 
 from redislease import LeaseEnded, LeaseLost, Queue
 from redislease.commands import hold, settle
+from redislease.handle import Handle
 from redislease.keys import QueueKeys
-from redislease.models import Handle, Lost
+from redislease.models import Lost
 
 pytestmark = pytest.mark.contract
 

@@ -31,7 +31,7 @@ LAYERS = (
     {"connection"},
     {"commands"},
     {"scripts", "keys", "policy_table"},
-    {"models", "effect_records"},
+    {"models", "handle", "backoff", "effect_records"},
     {"redaction"},
     {"validation", "limits", "encoding", "ids", "errors", "local_clock"},
 )

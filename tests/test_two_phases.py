@@ -20,8 +20,8 @@ from virtual_clock import VirtualClock
 
 from redislease import Queue, RedisLeaseError
 from redislease.commands import hold, inspect, settle
+from redislease.handle import Handle
 from redislease.keys import STATES, QueueKeys
-from redislease.models import Handle
 from redislease.scripts import ScriptLibrary
 
 pytestmark = [pytest.mark.contract, pytest.mark.broken_keys]

@@ -1,4 +1,4 @@
--- Uses moves ending
+-- Uses task evidence
 --
 -- What an operator decides. A decision carries a nonce: the same nonce gets the same answer, and whoever comes later is
 -- told who decided what and when.

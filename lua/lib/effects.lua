@@ -1,4 +1,4 @@
--- Uses task ending evidence
+-- Uses ending evidence
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce, digest of the request, both times, and the generation that left it open

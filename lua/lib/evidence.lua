@@ -87,7 +87,7 @@ local function note_late(id, event, token, verb, ...)
     return
   end
   local head = read_head(log)
-  local call = '"' .. token .. ' ' .. verb .. '"'
+  local call = json_string(token .. ' ' .. verb)
   if string.find(head.pairs, call, 1, true) or head.late >= LIMIT.late_lines then
     return
   end

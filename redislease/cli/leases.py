@@ -9,13 +9,15 @@ from dataclasses import asdict
 from typing import Any, ClassVar, TypeVar
 
 from redislease import limits, validation
+from redislease.backoff import Backoff
 from redislease.cli import batches
 from redislease.cli.session import Session
 from redislease.commands import hold, settle
 from redislease.errors import InvalidInput, LeaseLost
 from redislease.flows import settling
+from redislease.handle import Handle
 from redislease.lease import Lease
-from redislease.models import Backoff, Handle, Lost, Renewed, Settled
+from redislease.models import Lost, Renewed, Settled
 
 T = TypeVar("T")
 

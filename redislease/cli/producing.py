@@ -9,13 +9,14 @@ from typing import IO, Any
 import click
 
 from redislease import limits
+from redislease.backoff import Backoff
 from redislease.cli import batches, inputs, options, output
 from redislease.cli.errors import ExitCode
 from redislease.cli.session import Session
 from redislease.commands import enqueue as commands
 from redislease.errors import InvalidInput, RedisLeaseError
 from redislease.flows import producing
-from redislease.models import Backoff, Conflict, Enqueued, SideEffect
+from redislease.models import Conflict, Enqueued, SideEffect
 
 
 def backoff(value: Any) -> Backoff:

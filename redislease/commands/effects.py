@@ -13,7 +13,8 @@ from redislease.commands.call import Call, Reply
 from redislease.commands.hold import FIRST_GROUP, batch, each, held
 from redislease.effect_records import HANDLER
 from redislease.errors import InvalidInput, PayloadInvalid, PayloadTooLarge
-from redislease.models import Handle, Lost
+from redislease.handle import Handle
+from redislease.models import Lost
 from redislease.scripts import shipped
 
 

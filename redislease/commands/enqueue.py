@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict
 
 from redislease import encoding, ids, limits, validation
+from redislease.backoff import Backoff
 from redislease.commands.call import Call, Reply
 from redislease.commands.replies import groups, texts
 from redislease.errors import InvalidInput, PayloadTooLarge
-from redislease.models import Backoff, Conflict, Enqueued, SideEffect
+from redislease.models import Conflict, Enqueued, SideEffect
 from redislease.scripts import Arg, shipped
 
 Seconds = int | float | timedelta

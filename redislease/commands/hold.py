@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
-from redislease.commands.replies import groups, text, texts
+from redislease.commands.replies import text, texts
 from redislease.errors import InvalidInput, LeaseEnded, LeaseLost
-from redislease.models import Handle, Lost, Renewed, Settled
+from redislease.handle import Handle
+from redislease.models import Lost, Renewed, Settled
 from redislease.scripts import Arg, shipped
 
 T = TypeVar("T")
@@ -54,8 +55,15 @@ def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | L
     """Reads the groups of a batch: an answer or a refusal for each lease, in the order of the call."""
     width = int(reply[2])
     answers: list[T | Lost] = []
-    for group in groups(reply, first, width):
-        answers.append(lost(group) if text(group[0]) == "lost" else read(texts(group)))
+    # Most groups of a batch are the same, and answers are immutable.
+    known: dict[tuple[Any, ...], T | Lost] = {}
+    for start in range(first, len(reply), width):
+        group = tuple(reply[start : start + width])
+        answer = known.get(group)
+        if answer is None:
+            answer = lost(list(group)) if text(group[0]) == "lost" else read(texts(list(group)))
+            known[group] = answer
+        answers.append(answer)
     return answers
 
 

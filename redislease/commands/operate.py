@@ -26,6 +26,7 @@ _REASONS = {
     "status": "the task is {status}",
     "token": "the task has been claimed again since it was looked at; it is {status}",
     "open_effects": "the task has effects whose outcome nobody has decided",
+    "effect": "an effect named here is not open any more; the task is {status}",
     "epoch": "the queue was paused or resumed since it was looked at",
 }
 

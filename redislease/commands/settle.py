@@ -10,7 +10,8 @@ from redislease.commands.call import Call, Reply
 from redislease.commands.claim import claim_args, parse_claim
 from redislease.commands.hold import FIRST_GROUP, batch, each, held
 from redislease.errors import RedisLeaseError
-from redislease.models import Claimed, Handle, Lost, Settled
+from redislease.handle import Handle
+from redislease.models import Claimed, Lost, Settled
 from redislease.scripts import shipped
 
 

@@ -114,7 +114,7 @@ class AsyncTransport:
         try:
             notice_cancellation()
             while commands := exchange.commands():
-                await connection.send_packed_command(connection.pack_commands(commands))
+                await connection.send_packed_command(commands)
                 notice_cancellation()
                 replies: list[Any] = []
                 for _ in commands:

@@ -7,9 +7,10 @@ repeat until it names none. It keeps the answers that it already has, so a repea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hiredis import pack_command
 from redis.exceptions import NoScriptError, ResponseError
 
 from redislease.commands.call import Call
@@ -27,27 +28,26 @@ from redislease.scripts import Arg, Script, ScriptLibrary
 MAX_LOADS = 5
 """How often one attempt loads a script that the server does not know, before it counts as a failed attempt."""
 
-Command = list[bytes | int]
 
-
-def encoded(parts: Sequence[Arg]) -> Command:
-    """A command with its text in UTF-8, whatever encoding a user's client is set to.
+def packed(parts: Iterable[Arg]) -> bytes:
+    """A command as it goes over the wire, with its text in UTF-8, whatever encoding a user's client is set to.
 
     Raises:
         InvalidInput: A text holds a lone surrogate.
     """
     try:
-        return [part.encode() if isinstance(part, str) else part for part in parts]
+        command: bytes = pack_command(tuple(parts))  # type: ignore[arg-type, unused-ignore]
     except UnicodeEncodeError as error:
         raise InvalidInput("a text holds a lone surrogate, which cannot be sent") from error
+    return command
 
 
 class Exchange(ABC):
     """A unit of work on one connection."""
 
     @abstractmethod
-    def commands(self) -> list[Command]:
-        """What to send next, in one go; empty when everything is answered."""
+    def commands(self) -> list[bytes]:
+        """What to send next, in one go and packed; empty when everything is answered."""
 
     @abstractmethod
     def accept(self, replies: Sequence[Any]) -> None:
@@ -66,11 +66,11 @@ class ReadExchange(Exchange):
     """
 
     def __init__(self, commands: Sequence[Sequence[Arg]], where: str) -> None:
-        self._commands = [encoded(parts) for parts in commands]
+        self._commands = [packed(parts) for parts in commands]
         self._where = where
         self.replies: list[Any] = []
 
-    def commands(self) -> list[Command]:
+    def commands(self) -> list[bytes]:
         return [] if self.replies else self._commands
 
     def accept(self, replies: Sequence[Any]) -> None:
@@ -103,7 +103,7 @@ class CallExchange(Exchange):
         self._scripts = [library[call.script] for call in calls]
         durable: list[Arg] = ["1" if wait_replicas else "0"]
         self._sends = [
-            encoded(["EVALSHA", script.sha, 2, keys.meta, keys.never, *durable[: script.durable], *call.args])
+            packed(["EVALSHA", script.sha, 2, keys.meta, keys.never, *durable[: script.durable], *call.args])
             for call, script in zip(calls, self._scripts, strict=True)
         ]
         self._pending = list(range(len(calls)))
@@ -112,14 +112,14 @@ class CallExchange(Exchange):
         self._waited = False
         self.outcomes: list[Any] = [None] * len(calls)
 
-    def commands(self) -> list[Command]:
+    def commands(self) -> list[bytes]:
         if not self._pending:
             return []
-        commands: list[Command] = [encoded(["SCRIPT", "LOAD", script.source]) for script in self._unknown.values()]
+        commands: list[bytes] = [packed(["SCRIPT", "LOAD", script.source]) for script in self._unknown.values()]
         commands.extend(self._sends[index] for index in self._pending)
         self._waited = bool(self._wait[0]) and any(self._calls[index].confirm for index in self._pending)
         if self._waited:
-            commands.append(encoded(["WAIT", *self._wait]))
+            commands.append(packed(["WAIT", *self._wait]))
         return commands
 
     def accept(self, replies: Sequence[Any]) -> None:

@@ -140,7 +140,7 @@ class Transport:
             connection = pool.get_connection()
         try:
             while commands := exchange.commands():
-                connection.send_packed_command(connection.pack_commands(commands))
+                connection.send_packed_command(commands)
                 replies: list[Any] = []
                 for _ in commands:
                     timeout = self._wiring.reply_timeout(plan)

@@ -12,7 +12,7 @@ from redislease.demo.record import ACCEPTED, Record
 from redislease.demo.stage import Stage
 from redislease.demo.worker import PAYMENT, REPORT
 from redislease.errors import NotAllowedNow
-from redislease.models import Handle
+from redislease.handle import Handle
 
 EXPIRY_S = 15.0
 A, B, C, REAPER, SERVER, RESOURCE, OPERATOR = (

@@ -10,7 +10,8 @@ from redislease.commands import hold, settle
 from redislease.commands.call import Call
 from redislease.demo.record import ACCEPTED
 from redislease.errors import LeaseLost
-from redislease.models import Handle, Lost
+from redislease.handle import Handle
+from redislease.models import Lost
 from redislease.queue import Queue
 
 _FORGED_RESULT = json.dumps({"by": "a probe"}).encode()

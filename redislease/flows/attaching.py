@@ -8,7 +8,8 @@ from redislease.errors import InvalidInput
 from redislease.flow import Flow, Read
 from redislease.flows import looking, settling
 from redislease.flows.context import QueueContext
-from redislease.models import Grant, Handle, Lost, Renewed, Task
+from redislease.handle import Handle
+from redislease.models import Grant, Lost, Renewed, Task
 
 
 def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]]:

@@ -13,8 +13,9 @@ from redislease.commands.settle import Return, release
 from redislease.errors import NotReplicated, ServerUnavailable, WorkerUnknown
 from redislease.flow import Block, Flow, Run
 from redislease.flows.context import QueueContext
+from redislease.handle import Handle
 from redislease.identity import default_worker_name
-from redislease.models import Claimed, Handle, Owner
+from redislease.models import Claimed, Owner
 
 
 @dataclass(frozen=True, slots=True)

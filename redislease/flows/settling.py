@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from redislease import encoding, limits, local_clock, validation
 from redislease.commands import hold, settle
 from redislease.commands.call import Call
-from redislease.errors import NotReplicated
+from redislease.errors import NotReplicated, ServerUnavailable
 from redislease.flow import Flow, Run
-from redislease.models import Handle, Lost, Renewed, Settled
+from redislease.handle import Handle
+from redislease.models import Lost, Renewed, Settled
 
 T = TypeVar("T")
 
@@ -25,13 +26,20 @@ def patience_s(remaining_s: float) -> float:
 def until_confirmed(call: Call[T], remaining_s: float) -> Flow[T]:
     """Runs a call; one that no replica confirmed is repeated while the lease would have lived."""
     deadline_s = local_clock.elapsed_s() + patience_s(remaining_s)
+    unconfirmed: NotReplicated | None = None
     while True:
         left_s = deadline_s - local_clock.elapsed_s()
         try:
             answer: T = yield Run(call, max(left_s, 0.0))
-        except NotReplicated:
+        except NotReplicated as problem:
+            unconfirmed = problem
             if local_clock.elapsed_s() >= deadline_s:
                 raise
+        except ServerUnavailable:
+            # The end of the time cut the last attempt short; that the write was made says more.
+            if unconfirmed is not None:
+                raise unconfirmed from unconfirmed.__cause__
+            raise
         else:
             return answer
 

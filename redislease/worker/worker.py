@@ -47,6 +47,11 @@ class Worker:
         on_shutdown: Called with the context after the last handler.
         signals: Whether SIGTERM and SIGINT stop it.
 
+    Attributes:
+        queues: The queues.
+        concurrency: How many handlers run at once.
+        abandoned: How many handlers did not end when they were told to, and may still run.
+
     Raises:
         ConfigurationError: A queue has no handlers, or the weights do not fit.
         InvalidInput: An option is not acceptable.
@@ -71,6 +76,7 @@ class Worker:
         if concurrency is None:
             plain = any(not task.signature.is_async for queue in self.queues for task in queue._tasks.values())
             concurrency = THREAD_CONCURRENCY if plain else ASYNC_CONCURRENCY
+        self.abandoned = 0
         self.concurrency = validation.integer(concurrency, "concurrency", low=1, high=CONCURRENCY_MAX)
         self._grace_s = validation.duration_ms(grace, "grace", low_ms=0, high_ms=86_400_000) / 1000
         self._name = None if name is None else validation.worker_name(name)
@@ -213,6 +219,7 @@ class Worker:
         _, late = await asyncio.wait(running, timeout=AFTER_GRACE_S)
         if late:
             for pump in self._pumps:
+                self.abandoned += len(pump.attempts)
                 pump.abandon()
             _, late = await asyncio.wait(late, timeout=AFTER_GRACE_S)
             for task in late:

@@ -1,0 +1,57 @@
+"""How long a failed task waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redislease import limits, validation
+from redislease.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a failed task waits: `base * factor ** (failures - 1)`, at most `cap`, times a random share.
+
+    Args:
+        base_s: The first delay in seconds.
+        factor: What each further failure multiplies it by.
+        cap_s: The longest delay in seconds.
+        jitter: The share that is drawn at random, 0 to 1; 0.5 means from half of the delay to all of it.
+    """
+
+    base_s: float = 1.0
+    factor: float = 2.0
+    cap_s: float = 600.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        validation.duration_ms(self.base_s, "base_s", low_ms=0, high_ms=limits.DELAY_MS_MAX)
+        validation.duration_ms(self.cap_s, "cap_s", low_ms=0, high_ms=limits.DELAY_MS_MAX)
+        for name, low, high in (("factor", 1.0, 100.0), ("jitter", 0.0, 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {value!r}")
+
+    def delay_ms(self, failures: int, random: float) -> int:
+        """The delay before the next attempt.
+
+        Args:
+            failures: How often the task has failed, this time included.
+            random: A number from 0 to 1.
+        """
+        try:
+            longest = min(self.base_s * self.factor ** (max(failures, 1) - 1), self.cap_s)
+        except OverflowError:
+            longest = self.cap_s
+        return round(longest * (1 - self.jitter * random) * 1000)
+
+    def encode(self) -> str:
+        """The stored form; '' for the default, which is not stored."""
+        if self == Backoff():
+            return ""
+        return f"{self.base_s:.10g}:{self.factor:.10g}:{self.cap_s:.10g}:{self.jitter:.10g}"
+
+    @classmethod
+    def decode(cls, stored: str) -> Backoff:
+        """The opposite of `encode`."""
+        return cls(*(float(part) for part in stored.split(":"))) if stored else cls()

@@ -1,0 +1,537 @@
+"""Every verb meets a server that is absent, locked, loading, read-only, busy, full, unable to save or silent.
+
+Each time: a typed error within the time given, one line for a person, and nothing half-done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import socketserver
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from both import Both
+from command_line import CommandLine
+from proxy import end_of_frame
+from servers import Engine, ServerProcess, first_program, free_port, wait_until
+from verbs import VERBS, WRITING, Stage, difference, stored, tally
+from virtual_clock import VirtualClock
+
+from redislease import (
+    AsyncQueue,
+    PermissionDenied,
+    Queue,
+    RedisLeaseError,
+    ServerError,
+    ServerLoading,
+    ServerOutOfMemory,
+    ServerReadOnly,
+    ServerUnavailable,
+)
+from redislease.commands.call import Call
+from redislease.handle import Handle
+from redislease.keys import QueueKeys
+from redislease.scripts import ScriptLibrary
+
+PATIENCE_S = 0.05
+"""How long calls to a server that does not answer are repeated; one that answers is asked once."""
+AT_MOST_S = 2.0
+"""How long one may take with everything around it: calls about a lease are repeated for a second in any case."""
+
+
+@contextmanager
+def absent(server: ServerProcess) -> Iterator[str]:
+    """There is no socket."""
+    yield "unix:///nowhere/s"
+
+
+@contextmanager
+def refusing(server: ServerProcess) -> Iterator[str]:
+    """Nobody listens."""
+    yield f"redis://127.0.0.1:{free_port()}/0"
+
+
+@contextmanager
+def silent(server: ServerProcess) -> Iterator[str]:
+    """Somebody accepts connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listening:
+        yield f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+@contextmanager
+def stopped(server: ServerProcess) -> Iterator[str]:
+    """The process does not run."""
+    server.pause()
+    try:
+        yield server.url
+    finally:
+        server.resume()
+
+
+@contextmanager
+def configured(server: ServerProcess, **settings: Any) -> Iterator[redis.Redis]:
+    """Settings of the server, for a while."""
+    with server.sync_client() as client:
+        before = {name: client.config_get(name)[name] for name in (key.replace("_", "-") for key in settings)}
+        for name, value in settings.items():
+            client.config_set(name.replace("_", "-"), value)
+        try:
+            yield client
+        finally:
+            for name, value in before.items():
+                client.config_set(name, value)
+
+
+@contextmanager
+def wrong_password(server: ServerProcess) -> Iterator[str]:
+    """The password has changed."""
+    with configured(server, requirepass="right"):
+        yield f"{server.url}?password=wr0ng"
+
+
+@contextmanager
+def no_password(server: ServerProcess) -> Iterator[str]:
+    """A password is asked for and there is none."""
+    with configured(server, requirepass="right"):
+        yield server.url
+
+
+@contextmanager
+def replica(server: ServerProcess) -> Iterator[str]:
+    """It became a replica, which takes no writes."""
+    with server.sync_client() as client:
+        client.replicaof("127.0.0.1", free_port())
+        try:
+            yield server.url
+        finally:
+            client.replicaof("NO", "ONE")
+
+
+@contextmanager
+def stale_replica(server: ServerProcess) -> Iterator[str]:
+    """It became a replica that answers nothing while its primary is down."""
+    with configured(server, replica_serve_stale_data="no"), replica(server) as url:
+        yield url
+
+
+@contextmanager
+def too_few_replicas(server: ServerProcess) -> Iterator[str]:
+    """It must not write alone."""
+    with configured(server, min_replicas_to_write=1):
+        yield server.url
+
+
+@contextmanager
+def full(server: ServerProcess) -> Iterator[str]:
+    """It is at maxmemory."""
+    with configured(server, maxmemory=1):
+        yield server.url
+
+
+@contextmanager
+def cannot_save(server: ServerProcess) -> Iterator[str]:
+    """Its snapshots fail, and it takes no writes until one succeeds."""
+    in_the_way = Path(server.directory) / "dump.rdb"
+    in_the_way.mkdir()
+    with configured(server, save="3600 100000") as client:
+        client.bgsave()
+        wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", what="a failed snapshot")
+        try:
+            yield server.url
+        finally:
+            in_the_way.rmdir()
+            client.save()
+            in_the_way.unlink()
+
+
+@contextmanager
+def crowded(server: ServerProcess) -> Iterator[str]:
+    """It takes no connection more."""
+    with ExitStack() as stack, configured(server, maxclients=8):
+        for _ in range(8):
+            filler = stack.enter_context(socket.socket(socket.AF_UNIX))
+            filler.connect(server.socket_path)
+        time.sleep(0.05)
+        yield server.url
+
+
+def is_busy(client: redis.Redis) -> bool:
+    """Whether it answers BUSY."""
+    try:
+        client.ping()
+    except redis.ResponseError:
+        return True
+    return False
+
+
+@contextmanager
+def busy(server: ServerProcess) -> Iterator[str]:
+    """A script does not end."""
+
+    def loop() -> None:
+        with server.sync_client(socket_timeout=60) as client, pytest.raises(redis.ResponseError):
+            client.eval("while true do end", 0)
+
+    with configured(server, lua_time_limit=5) as client:
+        looping = threading.Thread(target=loop)
+        looping.start()
+        try:
+            wait_until(lambda: is_busy(client), what="BUSY")
+            yield server.url
+        finally:
+            client.script_kill()
+            looping.join()
+
+
+@contextmanager
+def loading(server: ServerProcess) -> Iterator[str]:
+    """It reads its data, and says so to everybody (`test_a_server_that_really_loads` meets a real one)."""
+    reply = b"-LOADING Redis is loading the dataset in memory\r\n"
+
+    class Loading(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            buffer = bytearray()
+            while chunk := self.request.recv(65_536):
+                buffer += chunk
+                while (end := end_of_frame(buffer)) is not None:
+                    del buffer[:end]
+                    self.request.sendall(reply)
+
+    class Threads(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        allow_reuse_address = True
+
+    with Threads(("127.0.0.1", 0), Loading) as listening:
+        serving = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"redis://127.0.0.1:{listening.server_address[1]}/0"
+        finally:
+            listening.shutdown()
+            serving.join()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the server.
+
+    Attributes:
+        enter: Puts a server into it, and answers the URL to use.
+        kind: What a call raises.
+        said: What a person reads.
+        reads: Whether reading works; None where that depends on the engine.
+        works: The verbs that work nevertheless.
+        patience_s: How long calls are repeated.
+        everywhere: Whether the engine does not matter.
+    """
+
+    enter: Callable[[ServerProcess], AbstractContextManager[str]]
+    kind: type[RedisLeaseError]
+    said: str
+    reads: bool | None = False
+    works: frozenset[str] = frozenset()
+    patience_s: float = 0.0
+    everywhere: bool = False
+
+
+WORKS_WHEN_FULL = frozenset(name for name, verb in VERBS.items() if verb.when_full == "works")
+
+STATES: dict[str, State] = {
+    state.enter.__name__: state
+    for state in (
+        State(absent, ServerUnavailable, "cannot reach", patience_s=PATIENCE_S, everywhere=True),
+        State(refusing, ServerUnavailable, "cannot reach", patience_s=PATIENCE_S, everywhere=True),
+        State(silent, ServerUnavailable, "did not answer in time", patience_s=PATIENCE_S, everywhere=True),
+        State(stopped, ServerUnavailable, "did not answer in time", patience_s=PATIENCE_S, everywhere=True),
+        State(wrong_password, PermissionDenied, "refuses the user name or the password"),
+        State(no_password, PermissionDenied, "asks for a password"),
+        State(replica, ServerReadOnly, "read-only replica", reads=True),
+        State(stale_replica, ServerUnavailable, "primary is down"),
+        State(too_few_replicas, ServerError, "too few healthy replicas", reads=True),
+        State(full, ServerOutOfMemory, "maxmemory", reads=True, works=WORKS_WHEN_FULL),
+        State(cannot_save, ServerError, "cannot save to disk", reads=None),
+        State(crowded, ServerUnavailable, "no free connection|cannot reach"),
+        State(busy, ServerUnavailable, "busy with a long script"),
+        State(loading, ServerLoading, "still loading", everywhere=True),
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def server(engine: Engine) -> Iterator[ServerProcess]:
+    started = engine.start_extra()
+    yield started
+    started.close()
+
+
+class Prepared:
+    """Every verb in a queue of its own, ready to be called; a queue that was changed is replaced by a new one."""
+
+    def __init__(self, server: ServerProcess, library: ScriptLibrary) -> None:
+        self.server = server
+        self.library = library
+        self.calls: dict[str, Call[Any]] = {}
+        self._keys: dict[str, QueueKeys] = {}
+        self._before: dict[str, tuple[Any, Any]] = {}
+        self._client = server.sync_client()
+        for name in VERBS:
+            self.prepare(name)
+
+    def prepare(self, name: str) -> None:
+        """Sets the stage for a verb in a new queue."""
+        keys = self._keys[name] = QueueKeys(f"t-{uuid.uuid4().hex[:12]}")
+        with Queue(keys.queue, client=self._client, scripts=self.library, worker_name="w") as queue:
+            clock = VirtualClock(self._client, keys)
+            clock.set_ms()
+            self.calls[name] = VERBS[name].prepare(Stage(queue, clock))
+        self._before[name] = (tally(self._client, keys), stored(self._client, keys))
+
+    def queue(self, name: str) -> str:
+        """The name of the queue of a verb."""
+        return self._keys[name].queue
+
+    def untouched(self, name: str) -> bool:
+        """Whether a queue is as it was."""
+        return bool(self._before[name][1] == stored(self._client, self._keys[name]))
+
+    def effect(self, name: str) -> dict[str, int]:
+        """What changed in a queue, which is replaced."""
+        changed = difference(self._before[name][0], tally(self._client, self._keys[name]))
+        self.prepare(name)
+        return changed
+
+    def close(self) -> None:
+        """Closes the client."""
+        self._client.close()
+
+
+@pytest.fixture(params=STATES.values(), ids=STATES)
+def state(engine: Engine, request: pytest.FixtureRequest) -> State:
+    """Every state; those that do not depend on the engine once."""
+    chosen: State = request.param
+    if chosen.everywhere and engine.name != first_program():
+        pytest.skip("the same on every engine")
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def prepared(server: ServerProcess, library: ScriptLibrary) -> Iterator[Prepared]:
+    made = Prepared(server, library)
+    yield made
+    made.close()
+
+
+def test_every_verb(prepared: Prepared, both: Both, library: ScriptLibrary, state: State) -> None:
+    make = both.pick(Queue, AsyncQueue)
+    outcomes: dict[str, tuple[Any, float]] = {}
+    with state.enter(prepared.server) as url:
+        for name, call in prepared.calls.items():
+            queue = make(prepared.queue(name), redis_url=url, scripts=library, retry_for_s=state.patience_s)
+            started = time.monotonic()
+            try:
+                outcomes[name] = (queue.run(call), time.monotonic() - started)
+            except RedisLeaseError as error:
+                outcomes[name] = (error, time.monotonic() - started)
+            queue.close()
+    for name, (outcome, took_s) in outcomes.items():
+        assert took_s < AT_MOST_S, f"{name} took {took_s:.1f} s: {outcome}"
+        reads = name not in WRITING and state.reads is not False
+        if name in state.works or (reads and (state.reads or not isinstance(outcome, Exception))):
+            assert not isinstance(outcome, Exception), f"{name}: {outcome}"
+            assert prepared.effect(name) == VERBS[name].effect
+        else:
+            assert type(outcome) is state.kind, f"{name}: {outcome!r}"
+            assert re.search(state.said, str(outcome))
+            assert "wr0ng" not in str(outcome)
+            assert prepared.untouched(name), name
+
+
+def test_a_life_as_a_user_calls_it(server: ServerProcess, both: Both, queue_name: str, state: State) -> None:
+    """Not call by call: what enqueue, claim, get and a lease do around their calls is bounded and typed too."""
+    ready = both.pick(Queue, AsyncQueue)(queue_name, redis_url=server.url)
+    ready.enqueue("work", side_effect="idempotent")
+    (lease,) = ready.claim()
+    ready.close()
+    with state.enter(server) as url:
+        queue = both.pick(Queue, AsyncQueue)(queue_name, redis_url=url, retry_for_s=state.patience_s)
+        steps: list[Callable[[], Any]] = [
+            lambda: queue.enqueue("work", side_effect="idempotent"),
+            lambda: queue.enqueue_many([{"name": "work", "side_effect": "idempotent"}]),
+        ]
+        if not state.works:
+            steps += [
+                lambda: queue.claim(wait=0.01),
+                lambda: queue.attach(lease.handle()),
+                lambda: queue.revoke(lease.id, token=lease.fencing_token, by="ops"),
+                lambda: queue.complete_many([(lease, None)], claim=2),
+            ]
+        if state.reads is False:
+            steps += [lambda: queue.get(lease.id), lambda: queue.tasks("ready"), lambda: queue.pause(by="ops")]
+        for number, step in enumerate(steps):
+            started = time.monotonic()
+            with pytest.raises(state.kind, match=state.said):
+                step()
+            assert time.monotonic() - started < AT_MOST_S, f"step {number}"
+        queue.close()
+
+
+HELD = Handle("q", "t", "w-1", 1, 1_800_000_000_000_000).encode()
+BY_HANDLE = ["--handle", HELD, "--queue", "q"]
+
+CLI_WRITES: dict[str, list[str]] = {
+    "enqueue": ["enqueue", "work", "--side-effect", "idempotent"],
+    "enqueue --jsonl": ["enqueue", "--jsonl", "-", "--name", "work", "--side-effect", "idempotent"],
+    "register": ["register"],
+    "claim": ["claim"],
+    "renew": ["renew", *BY_HANDLE],
+    "progress": ["progress", *BY_HANDLE, "--done", "1"],
+    "complete": ["complete", *BY_HANDLE],
+    "fail": ["fail", *BY_HANDLE, "--error", "broken"],
+    "release": ["release", *BY_HANDLE],
+    "reconcile resolve": ["reconcile", "resolve", "t", "done", "--token", "1"],
+    "requeue": ["requeue", "t", "--token", "1"],
+    "cancel": ["cancel", "t"],
+    "revoke": ["revoke", "t", "--token", "1"],
+    "pause": ["pause"],
+    "resume": ["resume"],
+    "reap": ["reap"],
+    "purge": ["purge"],
+}
+CLI_READS: dict[str, list[str]] = {
+    "queues": ["queues", "--prefix", "nobody"],
+    "stats": ["stats"],
+    "tasks": ["tasks", "ready"],
+    "show": ["show", "t"],
+    "why": ["why", "t"],
+    "evidence": ["evidence", "t"],
+    "workers": ["workers"],
+    "audit": ["audit"],
+    "check": ["check"],
+    "reconcile list": ["reconcile", "list"],
+}
+NOTHING_TO_WRITE = {
+    # in an empty queue: that is what they say, and they ask the server for no write
+    *CLI_READS,
+    *("renew", "progress", "complete", "fail", "release", "cancel", "revoke", "requeue", "reconcile resolve"),
+    *("reap", "purge"),
+}
+
+
+def test_every_command(server: ServerProcess, queue_name: str, state: State) -> None:
+    """Exit code 5, one line that says what it is, nothing on standard output, within the time."""
+    found: dict[str, tuple[Any, float]] = {}
+    with state.enter(server) as url:
+        cli = CommandLine(url, queue_name)
+        for name, arguments in {**CLI_WRITES, **CLI_READS}.items():
+            started = time.monotonic()
+            result = cli(
+                *arguments, "--timeout", str(state.patience_s), stdin=b"{}\n" if "--jsonl" in arguments else b""
+            )
+            found[name] = (result, time.monotonic() - started)
+    for name, (result, took_s) in found.items():
+        assert took_s < AT_MOST_S, f"{name} took {took_s:.1f} s: {result}"
+        assert "Traceback" not in result.err
+        if state.reads is not False and name in NOTHING_TO_WRITE and result.code != 5:
+            continue
+        if state.works and not name.startswith("enqueue"):
+            assert result.code != 5, f"{name}: {result}"
+            continue
+        assert result.code == 5, f"{name}: {result}"
+        lines = result.err.splitlines()
+        assert len(lines) == (2 if name == "enqueue --jsonl" else 1), f"{name}: {result}"
+        assert re.search(state.said, lines[-1])
+        assert "wr0ng" not in result.err + result.out
+        # Where JSON was asked for, the error is JSON too.
+        assert [json.loads(line)["error"] for line in result.out.splitlines()] in ([], [state.kind.__name__])
+
+
+def test_what_the_server_said_is_told_when_the_time_is_over(server: ServerProcess, both: Both, queue_name: str) -> None:
+    """The last attempt is cut short by the end of the time; what the earlier ones heard says more than that."""
+    queue = both.pick(Queue, AsyncQueue)(queue_name, redis_url=server.url, retry_for_s=0.3)
+    queue.register()
+    with busy(server):
+        started = time.monotonic()
+        with pytest.raises(ServerUnavailable, match="busy with a long script"):
+            queue.stats()
+        assert time.monotonic() - started < AT_MOST_S
+    queue.close()
+
+
+def test_scripts_are_forgotten_before_every_call(prepared: Prepared, both: Both, library: ScriptLibrary) -> None:
+    make = both.pick(Queue, AsyncQueue)
+    with prepared.server.sync_client() as client:
+        for name, call in prepared.calls.items():
+            queue = make(prepared.queue(name), redis_url=prepared.server.url, scripts=library)
+            client.script_flush()
+            queue.run(call)
+            assert prepared.effect(name) == VERBS[name].effect, name
+            queue.close()
+
+
+def test_scripts_are_forgotten_in_the_middle_of_pipelines(
+    server: ServerProcess, both: Both, library: ScriptLibrary, queue_name: str
+) -> None:
+    queue = both.pick(Queue, AsyncQueue)(queue_name, redis_url=server.url, scripts=library)
+    with server.sync_client() as client:
+        stage = Stage(queue, VirtualClock(client, QueueKeys(queue_name)))
+        stage.clock.set_ms()
+        calls = [VERBS[verb].prepare(stage) for verb in ("enqueue", "progress", "pause", "stats")]
+        client.script_flush()
+        answers = queue._transport.run_many(calls)
+        assert [one.created for one in answers[0]] == [True, True]
+        assert (answers[2].level, answers[3].pause) == ("effects", "effects")
+        client.script_flush()
+        again = queue._transport.run_many(calls)
+        assert (again[0], again[2]) == (answers[0], answers[2])
+        assert tally(client, QueueKeys(queue_name))["counted enqueued"] == 3 + len(("t",))
+    queue.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_really_loads(engine: Engine, both: Both, library: ScriptLibrary) -> None:
+    """A millisecond for each key; then the queue goes on as if nothing had been."""
+    server = engine.start_extra("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+    prepared = Prepared(server, library)
+    with server.sync_client() as client:
+        with client.pipeline(transaction=False) as pipe:
+            for number in range(4_000):
+                pipe.set(f"filler:{number}", "x" * 100)
+            pipe.execute()
+        client.save()
+    server.kill()
+    server.start(wait=False)
+    answers: list[Any] = []
+    make = both.pick(Queue, AsyncQueue)
+    with server.sync_client() as client:
+        wait_until(lambda: is_loading(client), what="LOADING")
+    for name, call in prepared.calls.items():
+        with pytest.raises(ServerLoading, match="still loading"):
+            make(prepared.queue(name), redis_url=server.url, scripts=library, retry_for_s=PATIENCE_S).run(call)
+    for name, call in prepared.calls.items():
+        queue = make(prepared.queue(name), redis_url=server.url, scripts=library)
+        answers.append(queue.run(call))
+        assert prepared.effect(name) == VERBS[name].effect
+        queue.close()
+    prepared.close()
+    server.close()
+
+
+def is_loading(client: redis.Redis) -> bool:
+    """Whether it answers LOADING."""
+    try:
+        client.get("x")
+    except redis.BusyLoadingError:
+        return True
+    except redis.ConnectionError:
+        return False
+    raise AssertionError("it was too quick")
