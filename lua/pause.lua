@@ -9,6 +9,7 @@
 -- ARGV[5]  by       who decides
 -- ARGV[6]  reason   why
 -- Returns  ok level epoch
+-- Returns  exhausted what
 -- Returns  conflict epoch level epoch decided_by decided decided_at
 -- Uses     bells json evidence
 
@@ -27,6 +28,9 @@ local function decide()
     return { 'ok', level, last[5] or '0' }
   elseif seen_epoch ~= epoch then
     return { 'conflict', 'epoch', pause, epoch, last[2] or '', last[3] or '', last[4] or '' }
+  end
+  if tonumber(epoch) >= LIMIT.integer then
+    return { 'exhausted', 'epoch' }
   end
   local next_epoch = int(tonumber(epoch) + 1)
   write('HSET', KEYS[1], 'pause', level, 'epoch', next_epoch, 'pause_nonce', nonce, 'paused_by', by,

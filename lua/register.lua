@@ -8,6 +8,7 @@
 -- ARGV[3]  owner    an identity to go on with, or ''
 -- Returns  ok owner request_number
 -- Returns  unknown_worker
+-- Returns  exhausted what
 -- Uses     workers
 
 local durable = ARGV[1]
@@ -16,8 +17,11 @@ local owner = ARGV[3]
 
 local request_number = 1
 if owner == '' then
-  local last = redis.call('HGET', KEYS[1], 'worker_sequence') or '0'
-  owner = name .. '-' .. int(tonumber(last) + 1)
+  local last = tonumber(redis.call('HGET', KEYS[1], 'worker_sequence') or '0')
+  if last >= LIMIT.integer then
+    return finish({ 'exhausted', 'worker_sequence' }, durable)
+  end
+  owner = name .. '-' .. int(last + 1)
   expect('hash', 'worker:' .. owner)
   count('worker_sequence')
   expect('zset', 'workers')

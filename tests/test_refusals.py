@@ -153,5 +153,5 @@ def test_sync_and_async_refuse_alike() -> None:
     from redislease import AsyncLease, AsyncQueue, Lease
 
     for sync, asynchronous in ((Queue, AsyncQueue), (Lease, AsyncLease)):
-        public = {name for name in dir(sync) if not name.startswith("_")} - {"close"}
-        assert public == {name for name in dir(asynchronous) if not name.startswith("_")} - {"aclose"}
+        public = {name for name in dir(sync) if not name.startswith("_")} - {"close", "aclose"}
+        assert public == {name for name in dir(asynchronous) if not name.startswith("_")} - {"close", "aclose"}

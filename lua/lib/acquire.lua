@@ -96,14 +96,11 @@ local function lease_task(task, owner, token)
     put(task, 'runtime_deadline', int(deadline))
     expires = math.min(expires, deadline)
   end
-  put(task, 'status', 'leased')
-  put(task, 'lease_owner', owner)
-  put(task, 'lease_expires_at', int(expires))
-  increase(task, 'claim_generation')
-  put(task, 'fencing_token', int(token))
-  increase(task, 'attempts')
-  put(task, 'claimed_at', int(now))
-  put(task, 'renewed_at', int(now))
+  put_all(task, {
+    'status', 'leased', 'lease_owner', owner, 'lease_expires_at', int(expires),
+    'claim_generation', int(counted_up(task, 'claim_generation')), 'fencing_token', int(token),
+    'attempts', int(counted_up(task, 'attempts')), 'claimed_at', int(now), 'renewed_at', int(now),
+  })
   for _, field in ipairs(LEASE_FIELDS) do
     drop(task, field)
   end
@@ -149,7 +146,7 @@ local function lease_head(worker, lane, limit, request_number, started)
   local amount = #payloads
   if amount == 0 then
     return more, {}
-  elseif fence + amount >= LIMIT.integer then
+  elseif not fence_allows(amount) then
     return false, nil
   end
   local token = raise_fence(amount)

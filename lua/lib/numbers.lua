@@ -1,6 +1,13 @@
 -- Integers as text. Lua's own conversion turns to exponents at 15 digits, so no computed number is joined into a string
--- in any other way.
+-- in any other way. Formatting is dear and a batch repeats most of its numbers, so each is formatted once.
+
+local formatted = {}
 
 local function int(number)
-  return string.format('%.0f', number)
+  local text = formatted[number]
+  if not text then
+    text = string.format('%d', number)
+    formatted[number] = text
+  end
+  return text
 end

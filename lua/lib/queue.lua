@@ -37,6 +37,11 @@ local function raise_fence(count)
   return first
 end
 
+-- Whether so many tokens can be issued without passing what a double holds exactly.
+local function fence_allows(count)
+  return math.max(fence, now_us - 1) + count < LIMIT.integer
+end
+
 local function draw_sequence()
   sequence = math.min(sequence + 1, LIMIT.sequence)
   return int(sequence)

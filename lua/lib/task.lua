@@ -51,6 +51,24 @@ local function put(task, field, value)
   task.set[#task.set + 1] = value
 end
 
+-- Several fields at once: a flat list of names and values, which becomes the task's own.
+local function put_all(task, list)
+  plan_task(task)
+  local fields, dropped, set = task.fields, task.dropped, task.set
+  for position = 1, #list, 2 do
+    local field = list[position]
+    fields[field] = list[position + 1]
+    dropped[field] = nil
+  end
+  if #set == 0 then
+    task.set = list
+    return
+  end
+  for position = 1, #list do
+    set[#set + 1] = list[position]
+  end
+end
+
 local function drop(task, field)
   if task.fields[field] then
     plan_task(task)
@@ -63,8 +81,13 @@ local function number_of(task, field)
   return tonumber(task.fields[field] or DEFAULT[field] or '0')
 end
 
+-- Counts up to what a double holds exactly; beyond that a counter stands still.
+local function counted_up(task, field, amount)
+  return math.min(number_of(task, field) + (amount or 1), LIMIT.integer)
+end
+
 local function increase(task, field, amount)
-  local value = number_of(task, field) + (amount or 1)
+  local value = counted_up(task, field, amount)
   put(task, field, int(value))
   return value
 end

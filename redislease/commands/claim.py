@@ -18,6 +18,7 @@ def register(name: str, *, owner: str = "") -> Call[Owner]:
     Raises:
         InvalidInput: The name is not acceptable.
         WorkerUnknown: `owner` is not registered.
+        QueueExhausted: There are no identities left.
     """
     checked_owner = validation.owner(owner) if owner else ""
     args = shipped()["register"].bind(name=validation.worker_name(name), owner=checked_owner)
@@ -25,9 +26,16 @@ def register(name: str, *, owner: str = "") -> Call[Owner]:
 
 
 def _parse_register(reply: Reply) -> Owner:
-    if text(reply[0]) == "unknown_worker":
+    word = text(reply[0])
+    if word == "unknown_worker":
         raise WorkerUnknown
+    if word == "exhausted":
+        raise _exhausted(reply)
     return Owner(name=text(reply[1]), request_number=int(reply[2]))
+
+
+def _exhausted(reply: Reply) -> QueueExhausted:
+    return QueueExhausted(f"the queue's {text(reply[1])} has reached its limit")
 
 
 def lane(value: str) -> str:
@@ -110,7 +118,7 @@ def parse_claim(reply: Reply) -> Claimed:
     if word == "stale_request":
         raise ServerUnavailable("the reply of a claim was lost and newer claims have replaced its record")
     if word == "exhausted":
-        raise QueueExhausted(f"the queue's {text(reply[1])} has reached its limit")
+        raise _exhausted(reply)
     return Claimed(
         grants=[_grant(group) for group in groups(reply, 6, int(reply[5]))],
         more=text(reply[1]) == "1",

@@ -14,7 +14,7 @@ from redislease.commands.call import Call, Reply
 from redislease.commands.effects import encode_outcome
 from redislease.commands.replies import texts
 from redislease.effect_records import HANDLER, Kept
-from redislease.errors import InvalidInput, NotAllowedNow, TaskUnknown
+from redislease.errors import InvalidInput, NotAllowedNow, QueueExhausted, TaskUnknown
 from redislease.models import Decided, Done, Paused
 from redislease.scripts import shipped
 
@@ -158,7 +158,7 @@ def pause(level: str, epoch: int, *, by: str, reason: str = "") -> Call[Paused]:
     Raises:
         NotAllowedNow: Somebody paused or resumed it in between.
     """
-    if level and level not in LEVELS:
+    if level != "" and level not in LEVELS:
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
     return Call("pause", shipped()["pause"].bind(level=level, epoch=epoch, **_signed(by, reason)), _parse_pause)
 
@@ -167,6 +167,8 @@ def _parse_pause(reply: Reply) -> Paused:
     words = texts(reply)
     if words[0] == "conflict":
         raise _conflict(words)
+    if words[0] == "exhausted":
+        raise QueueExhausted(f"the queue's {words[1]} has reached its limit")
     return Paused(level=words[1], epoch=int(words[2]))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from redislease.commands import inspect, operate
 from redislease.effect_records import Kept
+from redislease.errors import InvalidInput
 from redislease.flow import Flow, Run, run
 from redislease.flows import looking
 from redislease.flows.context import QueueContext
@@ -63,10 +64,12 @@ def resolve(
     return decided
 
 
-def pause(context: QueueContext, level: str, *, by: str, reason: str, epoch: int | None = None) -> Flow[Paused]:
-    """Pauses a queue at a level, or resumes it with ''."""
+def pause(context: QueueContext, level: str | None, *, by: str, reason: str, epoch: int | None = None) -> Flow[Paused]:
+    """Pauses a queue at a level, or resumes it with None."""
+    if level == "":
+        raise InvalidInput(f"level must be one of {', '.join(operate.LEVELS)}, not ''")
     if epoch is None:
         seen: Stats = yield Run(inspect.stats(context.name))
         epoch = seen.epoch
-    paused: Paused = yield Run(operate.pause(level, epoch, by=by, reason=reason))
+    paused: Paused = yield Run(operate.pause(level or "", epoch, by=by, reason=reason))
     return paused
