@@ -147,4 +147,4 @@ class AsyncQueueOperations(ABC):
 
     async def resume(self, *, by: str, reason: str = "") -> Paused:
         """As `Queue.resume`. Script: `pause`."""
-        return await self._drive(operating.pause(self._context, None, by=by, reason=reason))
+        return await self._drive(operating.resume(self._context, by=by, reason=reason))

@@ -221,4 +221,4 @@ class QueueOperations(ABC):
         Raises:
             NotAllowedNow: Somebody paused or resumed the queue at the same time.
         """
-        return self._drive(operating.pause(self._context, None, by=by, reason=reason))
+        return self._drive(operating.resume(self._context, by=by, reason=reason))

@@ -262,6 +262,6 @@ class TestPause:
         assert queue.pause("effects", by="dora").epoch == 3
 
     def test_odd_levels_are_refused(self, queue: Any) -> None:
-        for level in ("everything", "", 5, ["claims"]):
+        for level in ("everything", "", None, 5, ["claims"]):
             with pytest.raises(InvalidInput):
                 queue.pause(level, by="ops")

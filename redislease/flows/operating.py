@@ -64,12 +64,19 @@ def resolve(
     return decided
 
 
-def pause(context: QueueContext, level: str | None, *, by: str, reason: str, epoch: int | None = None) -> Flow[Paused]:
-    """Pauses a queue at a level, or resumes it with None."""
-    if level == "":
-        raise InvalidInput(f"level must be one of {', '.join(operate.LEVELS)}, not ''")
-    if epoch is None:
-        seen: Stats = yield Run(inspect.stats(context.name))
-        epoch = seen.epoch
-    paused: Paused = yield Run(operate.pause(level or "", epoch, by=by, reason=reason))
+def pause(context: QueueContext, level: str, *, by: str, reason: str) -> Flow[Paused]:
+    """Pauses a queue at a level."""
+    if level not in operate.LEVELS:
+        raise InvalidInput(f"level must be one of {', '.join(operate.LEVELS)}, not {level!r}")
+    return _set_level(context, level, by=by, reason=reason)
+
+
+def resume(context: QueueContext, *, by: str, reason: str) -> Flow[Paused]:
+    """Ends a pause."""
+    return _set_level(context, "", by=by, reason=reason)
+
+
+def _set_level(context: QueueContext, level: str, *, by: str, reason: str) -> Flow[Paused]:
+    seen: Stats = yield Run(inspect.stats(context.name))
+    paused: Paused = yield Run(operate.pause(level, seen.epoch, by=by, reason=reason))
     return paused
