@@ -153,8 +153,8 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
         with self._kept_alive(leases):
             yield
 
-    def _open_heartbeat(self) -> Heartbeat:
-        return Heartbeat(self._heartbeat_transport(self._transport.clients.heartbeat_client()))
+    def _open_heartbeat(self, on_renewal: Callable[[int, float], None] | None = None) -> Heartbeat:
+        return Heartbeat(self._heartbeat_transport(self._transport.clients.heartbeat_client()), on_renewal)
 
     async def renew_many(self, leases: Sequence[AsyncLease]) -> list[Renewed | Lost]:
         """As `Queue.renew_many`. Script: `renew`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from redislease import limits, local_clock
@@ -41,10 +41,12 @@ class Heartbeat:
 
     Args:
         transport: Used by this thread alone.
+        on_renewal: Told how many leases were renewed, and what the one nearest to its end had left, in seconds.
     """
 
-    def __init__(self, transport: RenewingTransport) -> None:
+    def __init__(self, transport: RenewingTransport, on_renewal: Callable[[int, float], None] | None = None) -> None:
         self._transport = transport
+        self._on_renewal = on_renewal
         self._lock = threading.Lock()
         self._due_s: dict[LeaseCore, float] = {}
         self._wakes_at_s = 0.0
@@ -115,6 +117,7 @@ class Heartbeat:
 
     def _renew(self, leases: Sequence[LeaseCore], everything: Sequence[LeaseCore]) -> None:
         sent_s = local_clock.elapsed_s()
+        smallest_left_s = min(lease.deadline_s for lease in leases) - sent_s
         pause_s = min(lease.heartbeat_s for lease in leases) / 5
         answers: Sequence[Renewed | Lost] | None = None
         try:
@@ -130,6 +133,9 @@ class Heartbeat:
         for lease, answer in zip(leases, answers, strict=True):
             lease.note_renewal(answer, sent_s)
         self._schedule(leases, sent_s)
+        renewed = sum(isinstance(answer, Renewed) for answer in answers)
+        if self._on_renewal and renewed:
+            self._on_renewal(renewed, max(smallest_left_s, 0.0))
 
     @staticmethod
     def _patience_s(leases: Sequence[LeaseCore], everything: Sequence[LeaseCore], now_s: float) -> float:

@@ -198,8 +198,8 @@ class Queue(QueueOperations, QueueCore):
         with self._kept_alive(leases):
             yield
 
-    def _open_heartbeat(self) -> Heartbeat:
-        return Heartbeat(self._heartbeat_transport(self._transport.clients.heartbeat_client()))
+    def _open_heartbeat(self, on_renewal: Callable[[int, float], None] | None = None) -> Heartbeat:
+        return Heartbeat(self._heartbeat_transport(self._transport.clients.heartbeat_client()), on_renewal)
 
     def renew_many(self, leases: Sequence[Lease]) -> list[Renewed | Lost]:
         """Extends many leases, 200 in a round trip. Script: `renew`.

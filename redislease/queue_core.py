@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -78,7 +78,7 @@ class QueueCore(TaskRegistry):
     # The heartbeat
 
     @abstractmethod
-    def _open_heartbeat(self) -> Heartbeat:
+    def _open_heartbeat(self, on_renewal: Callable[[int, float], None] | None = None) -> Heartbeat:
         """A heartbeat on a connection of its own."""
 
     def _heartbeat_transport(self, client: SyncClient | None) -> Transport:

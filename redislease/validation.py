@@ -112,7 +112,7 @@ def duration_ms(value: Any, what: str, *, low_ms: int, high_ms: int) -> int:
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{what} must be seconds as a number or a timedelta, not {_shown(value)}")
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{what} must be finite, not {_shown(value)}")
     if not low_ms <= value * 1000 <= high_ms:
         raise InvalidInput(f"{what} must be from {low_ms / 1000:g} s to {high_ms / 1000:g} s, not {_shown(value)}")

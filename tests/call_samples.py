@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redislease.commands import claim, effects, enqueue, hold, inspect, operate, settle, sweep
 from redislease.commands.enqueue import EnqueueRequest
-from redislease.models import Handle
+from redislease.handle import Handle
 
 HANDLES = [Handle("q", f"task-{number}", "worker-1", 1, 1_000 + number) for number in range(2)]
 ITEMS = [

@@ -70,6 +70,11 @@ def chosen_engines() -> list[str]:
     return [name.strip() for name in chosen.split(",")] if chosen else list(DEFAULT_ENGINES)
 
 
+def first_program() -> str:
+    """The first engine of this run that is a program: for what is the same on all of them."""
+    return next((name for name in chosen_engines() if name in PROGRAMS), "")
+
+
 def missing(what: str) -> None:
     """Skips the test, where everybody sees it; on CI that is a failure, because nobody would look."""
     if os.environ.get("CI"):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -15,7 +17,7 @@ from program import one_server
 from servers import Engine, wait_until
 from working import Running, assert_whole, elapsed_s, statuses, wait_status, working
 
-from redislease import AsyncLease, Lease, LeaseLost, Queue, RedisLeaseError
+from redislease import AsyncLease, LayoutMismatch, Lease, LeaseLost, Queue, RedisLeaseError, Worker
 from redislease.connection.limits import Limits
 from redislease.errors import (
     PermissionDenied,
@@ -322,6 +324,62 @@ def test_no_lease_of_a_busy_worker_is_refused(queue: Queue) -> None:
     noise = [event for task_id in ids for event in events(queue, task_id) if event in ("refused", "late_result")]
     assert len(noise) <= 2, noise
     assert queue.stats().counters["expired"] == 0
+
+
+def test_what_no_replica_confirms_is_not_begun(server: Engine, queue_name: str) -> None:
+    """Without the replica that was asked for, claims are given back and no handler runs."""
+    ran: list[int] = []
+    options = {"redis_url": server.url, "wait_replicas": 1, "wait_timeout_ms": 20}
+    with Queue(queue_name, **options) as queue, Queue(queue_name, redis_url=server.url) as plain:
+
+        async def works() -> None:
+            ran.append(1)
+
+        queue.add_task(works, name="works", side_effect="idempotent")
+        task_id = plain.enqueue("works", side_effect="idempotent").id
+        with working(queue, grace=0):
+            wait_until(lambda: plain.stats().counters["claimed"] >= 1)
+            time.sleep(0.5)
+            claimed = plain.stats().counters["claimed"]
+        assert not ran
+        assert claimed < 20, "a hot loop"
+        task = plain.get(task_id)
+        assert (task.status, task.attempts, task.failures) == ("ready", 0, 0)
+
+
+def test_a_layout_of_another_version_ends_the_worker(server: Engine, queue_name: str) -> None:
+    with Queue(queue_name, redis_url=server.url) as queue, server.sync_client() as client:
+        queue.add_task(lambda: None, name="works", side_effect="read_only")
+        client.hset(queue.keys.meta, "layout", "99")
+        running = Running(Worker(queue, signals=False))
+        with pytest.raises(LayoutMismatch):
+            running.join(10)
+        client.delete(queue.keys.meta)
+
+
+def test_a_child_that_a_handler_forks_has_no_part_in_the_worker(queue: Queue) -> None:
+    """Its lease raises there, and when it comes back from the handler it ends instead of working on."""
+    seen: list[int] = []
+    reading, writing = os.pipe()
+
+    @queue.task(side_effect="idempotent")
+    def forks(lease: Lease) -> str:
+        child = os.fork()
+        if child == 0:
+            os.write(writing, (lease.lost_reason or "held").encode())
+            return "from the child"
+        _, status = os.waitpid(child, 0)
+        seen.append(os.waitstatus_to_exitcode(status))
+        return "from the parent"
+
+    with warnings.catch_warnings(), working(queue):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        task = forks.enqueue()
+        assert forks.wait(task.id, 10) == "from the parent"
+    assert seen == [1]
+    assert os.read(reading, 20) == b"forked"
+    os.close(reading)
+    os.close(writing)
 
 
 # The heartbeat alone

@@ -19,6 +19,7 @@ from redislease.commands.inspect import stats as ask_stats
 from redislease.connection.clients import open_clients
 from redislease.connection.transport import Transport
 from redislease.effect_records import EffectRecord
+from redislease.flows.durations import Durations, durations
 from redislease.flows.looking import LISTED
 from redislease.keys import QueueKeys, queues_key
 from redislease.models import Stats, Task, TaskDetail
@@ -52,15 +53,32 @@ def queues(session: Session) -> None:
 
 
 @click.command()
+@click.option(
+    "--durations", "observed", is_flag=True, help="How long tasks took, and what that says about their leases."
+)
 @options.common
 @options.pass_session
-def stats(session: Session) -> None:
+def stats(session: Session, observed: bool) -> None:
     """Shows a queue at a glance.
 
     How many tasks are in each state, what is overdue, what comes next, who paused it, and what was counted so far.
     """
+    if observed:
+        found = session.queue._drive(durations(session.queue._context))
+        session.answer(found, lambda: _durations(found))
+        return
     seen = session.queue.stats()
     session.answer(seen, lambda: _stats(seen))
+
+
+def _durations(found: Iterable[Durations]) -> str:
+    rows = []
+    for one in found:
+        lengths = (output.duration(ms) for ms in (one.median_ms, one.p95_ms, one.longest_ms, one.lease_ms))
+        gap = "" if one.longest_gap_ms is None else output.duration(one.longest_gap_ms)
+        rows.append((one.name, one.tasks, *lengths, gap, one.advice))
+    columns = ("name", "tasks", "median", "95 %", "longest", "lease", "longest gap", "lease length")
+    return tables.table(columns, rows) if rows else "nothing was completed lately"
 
 
 def _stats(seen: Stats) -> str:

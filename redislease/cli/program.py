@@ -81,6 +81,8 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "show": _here("looking:show", "Shows a task."),
         "why": _here("looking:why", "Says where a task is, and what moves it."),
         "evidence": _here("looking:evidence", "Shows what happened to a task."),
+        "watch": _here("following:watch", "Shows what is running, again and again."),
+        "tail": _here("following:tail", "Shows what happens to a task as it happens."),
         "workers": _here("looking:workers", "Lists registered workers."),
         "audit": _here("looking:audit", "Lists what operators decided."),
         "check": _here("looking:check", "Compares every index with its tasks."),
@@ -92,7 +94,9 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "revoke": _here("operating:revoke", "Takes leases away."),
         "pause": _here("operating:pause", "Stops claims."),
         "resume": _here("operating:resume", "Ends a pause."),
-        "reaper": _here("reaper:reaper", "Recovers, promotes and purges until it is told to stop."),
+        "reaper": _here(
+            "reaper:reaper", "Recovers expired leases, promotes due tasks and deletes what has outlived its retention."
+        ),
         "reap": _here("sweeping:reap", "Recovers expired leases."),
         "purge": _here("sweeping:purge", "Deletes what has outlived its retention."),
     },

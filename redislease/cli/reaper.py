@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +19,7 @@ from redislease.cli.session import Session
 from redislease.cli.worker import LOG_FORMAT
 from redislease.connection.clients import open_clients
 from redislease.connection.transport import Transport
+from redislease.health import HealthServer, address
 from redislease.keys import QueueKeys, queues_key
 from redislease.queue import Queue
 from redislease.reaper import Reaper, Retention
@@ -99,6 +101,7 @@ def _keeps(state: str) -> Callable[[F], F]:
     help=f"How long evidence outlives its task; 0 deletes it with the task ({_default(Retention().evidence)}).",
 )
 @click.option("--limit", type=int, default=limits.REAP, metavar="N", help=f"Tasks in one call ({limits.REAP}).")
+@click.option("--listen", metavar="[HOST:]PORT", help="Answer /healthz there, and /metrics (extra `metrics`).")
 @options.pass_session
 def reaper(
     session: Session,
@@ -112,6 +115,7 @@ def reaper(
     dead: float | None,
     evidence: float,
     limit: int,
+    listen: str | None,
 ) -> ExitCode:
     """Recovers expired leases, promotes due tasks and deletes what has outlived its retention.
 
@@ -127,7 +131,16 @@ def reaper(
     with ExitStack() as stack:
         found = Everything(session, stack)
         works_on = found if everything else [found.open(name) for name in chosen]
-        working = Reaper(works_on, retention=retention, limit=limit)
+        metrics = None
+        if listen is not None and find_spec("prometheus_client") is not None:
+            from redislease.metrics import Metrics
+
+            metrics = Metrics(lambda: working.queues())
+        told = metrics.recovered if metrics else None
+        working = Reaper(works_on, retention=retention, limit=limit, on_recovery=told)
+        if listen is not None:
+            text = metrics.text if metrics else None
+            stack.enter_context(HealthServer(address(listen), working.queues, text))
         for kind in (signal.SIGTERM, signal.SIGINT):
             signal.signal(kind, lambda *_: working.stop())
         working.run()

@@ -87,6 +87,7 @@ def _weights(_: click.Context, __: click.Parameter, value: str | None) -> list[f
     metavar="W,W...",
     help="Each queue's share of the places while several have work; without them an earlier queue goes first.",
 )
+@click.option("--listen", metavar="[HOST:]PORT", help="Answer /healthz there, and /metrics (extra `metrics`).")
 @click.option("--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR (INFO).")
 def worker(
     targets: tuple[str, ...],
@@ -94,6 +95,7 @@ def worker(
     grace_s: float | None,
     name: str | None,
     weights: list[float] | None,
+    listen: str | None,
     log_level: str,
 ) -> ExitCode:
     """Runs the handlers of one or several queues.
@@ -108,8 +110,8 @@ def worker(
     found = queues_of(targets)
     if not isinstance(found, Worker):
         grace = GRACE_S if grace_s is None else grace_s
-        found = Worker(found, concurrency=concurrency, grace=grace, name=name, weights=weights)
-    elif any(value is not None for value in (concurrency, grace_s, name, weights)):
+        found = Worker(found, concurrency=concurrency, grace=grace, name=name, weights=weights, listen=listen)
+    elif any(value is not None for value in (concurrency, grace_s, name, weights, listen)):
         raise ConfigurationError("a Worker has its settings in the code: name its queues to set them here")
     found.run()
     if found.abandoned:

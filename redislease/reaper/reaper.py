@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redislease import limits, validation
+from redislease.commands.replies import text
 from redislease.errors import ConfigurationError, RedisLeaseError
+from redislease.flow import Flow, Read
+from redislease.keys import QueueKeys
 from redislease.models import Recovery
 from redislease.queue import Queue
 from redislease.reaper.retention import Retention
@@ -50,7 +53,7 @@ class Reaper:
         queues: The queues; or what lists them, which is asked again every ten seconds.
         retention: How long ended tasks are kept; None deletes nothing.
         limit: How many leases and due tasks one call handles, 1 to 1,000.
-        on_recovery: Told of each recovery, with the queue's name.
+        on_recovery: Told of each recovery, with the queue's name and the class of the task.
 
     Raises:
         ConfigurationError: There is no queue.
@@ -62,7 +65,7 @@ class Reaper:
         *,
         retention: Retention | None = Retention(),  # noqa: B008 - immutable
         limit: int = limits.REAP,
-        on_recovery: Callable[[str, Recovery], None] | None = None,
+        on_recovery: Callable[[str, Recovery, str], None] | None = None,
     ) -> None:
         if not callable(queues) and not queues:
             raise ConfigurationError("a reaper needs a queue")
@@ -83,6 +86,10 @@ class Reaper:
         while not self._stopped.is_set():
             self._stopped.wait(self.step())
 
+    def queues(self) -> list[Queue]:
+        """The queues that it looks after now."""
+        return [watch.queue for watch in list(self._watches.values())]
+
     def step(self) -> float:
         """Does what is due everywhere, once; answers how many seconds it can sleep."""
         self._list_queues()
@@ -98,7 +105,8 @@ class Reaper:
         self._list_at_s = time.monotonic() + LIST_EVERY_S
         try:
             for queue in self._list():
-                self._watches.setdefault(queue.name, Watch(queue))
+                if queue.name not in self._watches:
+                    self._watches[queue.name] = Watch(queue)
         except RedisLeaseError as problem:
             LOG.warning("the queues cannot be listed: %s", problem)
 
@@ -124,14 +132,22 @@ class Reaper:
         """One bounded sweep; answers how many seconds until the next."""
         queue = watch.queue
         reaped = queue.reap(self._limit)
-        for one in reaped.recovered:
+        classes = queue._drive(_classes(queue.keys, reaped.recovered)) if reaped.recovered else []
+        for one, side_effect in zip(reaped.recovered, classes, strict=True):
             LOG.info(
-                "recovered queue=%s task=%s cause=%s to=%s generation=%d owner=%s",
-                *(queue.name, one.id, one.cause, one.status, one.generation, one.owner),
-                extra={"redislease": {"event": "recovered", "queue": queue.name, **one.model_dump()}},
+                "recovered queue=%s task=%s side_effect=%s cause=%s to=%s generation=%d owner=%s",
+                *(queue.name, one.id, side_effect, one.cause, one.status, one.generation, one.owner),
+                extra={
+                    "redislease": {
+                        "event": "recovered",
+                        "queue": queue.name,
+                        "side_effect": side_effect,
+                        **one.model_dump(),
+                    }
+                },
             )
             if self._on_recovery:
-                self._on_recovery(queue.name, one)
+                self._on_recovery(queue.name, one, side_effect)
         if reaped.more:
             return 0.0
         if reaped.next_due_at is None:
@@ -155,3 +171,9 @@ class Reaper:
             return PURGE_EVERY_S_MAX
         left_s = (deadline - queue.stats().now) / 1000
         return min(max(left_s, PURGE_EVERY_S_MIN), PURGE_EVERY_S_MAX)
+
+
+def _classes(keys: QueueKeys, recovered: Sequence[Recovery]) -> Flow[list[str]]:
+    """The classes of recovered tasks; '' for one that is gone already."""
+    found = yield Read([("HGET", keys.task(one.id), "side_effect") for one in recovered])
+    return [text(side_effect or b"") for side_effect in found]

@@ -12,6 +12,7 @@ from redislease.async_lease import AsyncLease
 from redislease.commands.settle import Completion, Failure, Return
 from redislease.errors import LeaseLost, QueuePaused, ServerOutOfMemory
 from redislease.lease import Lease
+from redislease.lease_core import LeaseCore
 from redislease.task import BoundTask
 from redislease.worker.context import lease_of_handler
 
@@ -37,7 +38,19 @@ class Attempt:
         loop: Where async handlers run.
     """
 
-    __slots__ = ("args", "interrupted", "kwargs", "lease", "loop", "on_end", "running", "started_s", "stopped", "task")
+    __slots__ = (
+        "args",
+        "interrupted",
+        "kwargs",
+        "lease",
+        "loop",
+        "on_end",
+        "on_loss",
+        "running",
+        "started_s",
+        "stopped",
+        "task",
+    )
 
     def __init__(
         self,
@@ -54,6 +67,7 @@ class Attempt:
         self.kwargs = kwargs
         self.on_end = on_end
         self.loop = loop
+        self.on_loss: Callable[[LeaseCore, str], None] | None = None
         self.running: asyncio.Task[None] | None = None
         self.started_s = 0.0
         self.stopped = False
@@ -95,6 +109,8 @@ class Attempt:
         lease = self.lease
         if lease.settled or lease.gone:
             return None
+        if result is None:
+            return Completion(lease._handle)
         try:
             return lease.completion(result)
         except Exception as problem:  # noqa: BLE001 - a result may do anything while it is written as JSON
@@ -123,6 +139,8 @@ class Attempt:
         """Tells the handler, once, that its lease is lost; called from any thread."""
         if not self.stopped:
             self.stopped = True
+            if self.on_loss is not None:
+                self.on_loss(self.lease, reason)
             LOG.warning("task %s: its handler is told that the lease is lost: %s", self.lease.id, reason)
             self._cancel_from_anywhere()
 

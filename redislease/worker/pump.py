@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 from redislease import limits, local_clock
 from redislease.async_queue import AsyncQueue
-from redislease.commands import settle
-from redislease.commands.claim import register
-from redislease.connection.failures import is_retriable
-from redislease.connection.retry import backoff_delays
-from redislease.errors import (
-    ConfigurationError,
-    NotReplicated,
-    QueueExhausted,
-    RedisLeaseError,
-    ServerUnavailable,
-    WorkerUnknown,
-)
-from redislease.flows.claiming import sleep_s
+from redislease.flows.claiming import Batch, sleep_s
 from redislease.heartbeat import Heartbeat
-from redislease.identity import default_worker_name
-from redislease.lease_core import LeaseCore
-from redislease.models import Claimed, Lost, Owner
 from redislease.queue import Queue
 from redislease.worker.attempt import LOG, SHUTDOWN, Attempt, Verb
 from redislease.worker.bells import SignalBell, WakeBell
+from redislease.worker.courier import Courier
 from redislease.worker.intake import Intake, ends_s
-from redislease.worker.round_trip import Ending, Outbox, RoundTrip
+from redislease.worker.observer import Observers
+from redislease.worker.round_trip import Outbox, RoundTrip
 from redislease.worker.slots import Slots
 from redislease.worker.threads import DaemonPool
 
@@ -48,6 +34,7 @@ class Pump:
         slots: Shared with the other queues of the worker.
         number: Which of the worker's queues it is.
         pool: For plain functions.
+        observers: Told of every lease event.
     """
 
     def __init__(
@@ -59,14 +46,15 @@ class Pump:
         slots: Slots,
         number: int,
         pool: DaemonPool,
+        observers: Observers,
     ) -> None:
         self.name = calls.name
         self.attempts: set[Attempt] = set()
-        self._calls = calls
         self._heartbeat = heartbeat
         self._slots = slots
         self._number = number
         self._pool = pool
+        self._observers = observers
         self._loop = asyncio.get_running_loop()
         self._intake = Intake(queue, sync_queue, self._note_end)
         self._outbox = Outbox()
@@ -75,13 +63,11 @@ class Pump:
         self._stirred = False
         self._rung = True
         self._claiming = True
-        self._abandoned = False
-        self._troubled = False
         self._sleep_s = limits.BLOCK_S_MAX
-        self._owner: Owner | None = None
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._wake = WakeBell(calls, self._sleepy, self._on_wake)
         self._signal = SignalBell(calls, heartbeat.renew_all_now)
+        self._courier = Courier(calls, heartbeat, self._signal.listen_for, self._note_trouble, observers, self._receive)
         slots.on_change(self.stir)
 
     async def run(self) -> None:
@@ -116,7 +102,7 @@ class Pump:
 
     def abandon(self) -> None:
         """Leaves what still runs to the deadline of its lease: a handler that cannot be stopped may still act."""
-        self._abandoned = True
+        self._courier.abandon()
         for attempt in list(self.attempts):
             LOG.warning("queue %s: task %s is left to its lease", self.name, attempt.lease.id)
             self._heartbeat.remove(attempt.lease)
@@ -179,138 +165,21 @@ class Pump:
             self._rung = True
             self._launch()
 
-    # Round trips
-
     async def _carry_out(self, trip: RoundTrip) -> None:
         claims = trip.claims
-        delays = backoff_delays()
         try:
-            while trip and not self._abandoned:
-                problem = await self._attempt(trip)
-                if problem is None:
-                    continue
-                self._note_trouble(trip, problem)
-                await asyncio.sleep(next(delays))
-                self._drop_late(trip, problem)
+            await self._courier.carry(trip)
         finally:
             self._claims_under_way -= claims
             self._slots.release(self._number, trip.reserved)
 
-    async def _attempt(self, trip: RoundTrip) -> RedisLeaseError | None:
-        """Sends a trip; what was answered leaves it."""
-        leases = [one.attempt.lease for part in trip.parts() for one in part if one.attempt is not None]
-        self._heartbeat.remove(*leases)
-        try:
-            if trip.claims and trip.claim is None:
-                trip.claim = await self._draw_claim(trip.reserved)
-            parts = trip.parts()
-            sent_s = local_clock.elapsed_s()
-            answers = await self._calls._transport.run_many(trip.calls(), retry_for_s=0, return_errors=True)
-        except ConfigurationError:
-            raise
-        except RedisLeaseError as problem:
-            return problem
-        problems = [await self._take(trip, part, answer, sent_s) for part, answer in zip(parts, answers, strict=True)]
-        return next((problem for problem in problems if problem is not None), None)
-
-    async def _take(self, trip: RoundTrip, part: list[Ending], answer: Any, sent_s: float) -> RedisLeaseError | None:
-        """Takes in what one call answered; answers why it must be sent again, if it must."""
-        unconfirmed = answer if isinstance(answer, NotReplicated) else None
-        if unconfirmed is not None:
-            answer = unconfirmed.answer
-        if isinstance(answer, ConfigurationError):
-            raise answer
-        carries_claim = trip.claim is not None and part is trip.completions
-        if isinstance(answer, RedisLeaseError):
-            return self._claim_refused(trip, answer) if carries_claim and not part else answer
-        claimed: Any = answer if isinstance(answer, Claimed) else None
-        if isinstance(answer, tuple):
-            answer, claimed = answer
-        if part:
-            self._note_answers(part, answer, kept=unconfirmed is not None)
-        if not carries_claim:
-            return unconfirmed
-        if isinstance(claimed, RedisLeaseError):
-            return self._claim_refused(trip, claimed)
-        owner = trip.claim.owner if trip.claim else ""
-        trip.claims, trip.claim = False, None
-        self._note_recovery()
-        await self._receive(trip, owner, claimed, sent_s, confirmed=unconfirmed is None)
-        return unconfirmed if part else None
-
-    def _note_answers(self, part: list[Ending], answers: list[Any], *, kept: bool) -> None:
-        for ending, answer in zip(part, answers, strict=True):
-            # What no replica has confirmed is sent again while its lease would have lived.
-            ending.renewed = False
-            if isinstance(answer, Lost):
-                LOG.warning("queue %s: the end of %s was refused: %s", self.name, ending.verb.handle.id, answer.reason)
-            if ending.attempt is not None:
-                ending.attempt.lease.note_end(answer)
-        if not kept:
-            part.clear()
-
-    async def _draw_claim(self, limit: int) -> settle.NextClaim:
-        if self._owner is None:
-            self._owner = await self._register()
-            self._signal.listen_for(self._owner.name)
-        number = self._calls._context.identities.next_number(self._owner)
-        return settle.NextClaim(self._owner.name, number, limit, started=False)
-
-    async def _register(self) -> Owner:
-        name = self._calls._worker_name or default_worker_name()
-        try:
-            return await self._calls._transport.run(register(name), retry_for_s=0)
-        except NotReplicated as unconfirmed:
-            # An identity that a failover loses is unknown then, and made anew.
-            if not isinstance(unconfirmed.answer, Owner):
-                raise
-            return unconfirmed.answer
-
-    def _claim_refused(self, trip: RoundTrip, refusal: RedisLeaseError) -> RedisLeaseError | None:
-        """The next attempt claims under a new number, or as somebody else; what else was sent stands."""
-        if isinstance(refusal, WorkerUnknown) and trip.claim is not None:
-            if self._owner is not None and self._owner.name == trip.claim.owner:
-                self._owner = None
-            trip.claim = None
-            return None
-        if isinstance(refusal, QueueExhausted | ServerUnavailable):
-            trip.claim = None
-        return refusal
-
-    # Trouble
-
-    def _note_trouble(self, trip: RoundTrip, problem: RedisLeaseError) -> None:
-        if not self._troubled:
-            self._troubled = True
-            LOG.warning("queue %s: a call failed and is repeated: %s", self.name, problem)
-        if trip.claims:
-            self._slots.say(self._number, hungry=False)
-        leases: list[LeaseCore] = []
-        for part in trip.parts():
-            for one in part:
-                if one.attempt is not None and one.renewed and is_retriable(problem):
-                    leases.append(one.attempt.lease)
-        self._heartbeat.add(*leases)
-
-    def _note_recovery(self) -> None:
-        if self._troubled:
-            self._troubled = False
-            LOG.warning("queue %s: calls are answered again", self.name)
-
-    def _drop_late(self, trip: RoundTrip, problem: RedisLeaseError) -> None:
-        """Gives up endings whose lease is over: the server would refuse them."""
-        now_s = local_clock.elapsed_s()
-        for part in trip.parts():
-            late = [one for one in part if one.deadline_s <= now_s]
-            for one in late:
-                part.remove(one)
-                LOG.warning("queue %s: the end of %s was not recorded: %s", self.name, one.verb.handle.id, problem)
-                if one.attempt is not None:
-                    self._heartbeat.remove(one.attempt.lease)
+    def _note_trouble(self) -> None:
+        self._slots.say(self._number, hungry=False)
 
     # Claimed tasks
 
-    async def _receive(self, trip: RoundTrip, owner: str, claimed: Claimed, sent_s: float, *, confirmed: bool) -> None:
+    async def _receive(self, trip: RoundTrip, batch: Batch, confirmed: bool) -> None:
+        owner, claimed, sent_s = batch.owner, batch.claimed, batch.sent_s
         self._slots.say(self._number, hungry=claimed.more)
         self._slots.serve(self._number, len(claimed.grants))
         self._sleep_s = sleep_s(claimed)
@@ -327,20 +196,28 @@ class Pump:
         self.attempts.update(attempts)
         self._slots.release(self._number, reserved - len(attempts))
         self._heartbeat.add(*[attempt.lease for attempt in attempts])
+        if self._observers:
+            for attempt in attempts:
+                attempt.on_loss = self._observers.lost
+                self._observers.claimed(attempt.lease)
+        now_s = local_clock.elapsed_s()
         for attempt in delivery.attempts:
-            self._start(attempt)
+            self._start(attempt, now_s)
         if delivery.in_doubt:
             refused = dict(await self._intake.declare(delivery.in_doubt))
+            now_s = local_clock.elapsed_s()
             for attempt in delivery.in_doubt:
                 if attempt in refused:
                     self._finish(attempt, refused[attempt])
                 else:
-                    self._start(attempt)
+                    self._start(attempt, now_s)
 
-    def _start(self, attempt: Attempt) -> None:
+    def _start(self, attempt: Attempt, now_s: float) -> None:
+        """Starts a handler, unless its lease was lost or the worker was stopped in between."""
         lease = attempt.lease
+        attempt.started_s = now_s
         lease.on_lost = attempt.lose
-        if not self._claiming or lease.lost_reason is not None:
+        if not self._claiming or lease.gone or lease.deadline_s <= now_s:
             lost = lease.gone and lease.lost_reason != SHUTDOWN
             self._finish(attempt, None if lost else self._intake.unstarted(lease.owner, lease._grant))
         elif not attempt.task.signature.is_async:
@@ -362,6 +239,8 @@ class Pump:
             return
         self.attempts.discard(attempt)
         attempt.lease.on_lost = None
+        if self._observers and attempt.started_s:
+            self._observers.handled(attempt.lease, local_clock.elapsed_s() - attempt.started_s)
         if verb is None:
             self._heartbeat.remove(attempt.lease)
         else:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from redislease import validation
 from redislease.async_queue import AsyncQueue
 from redislease.errors import ConfigurationError
+from redislease.health import HealthServer, address
 from redislease.queue import Queue
 from redislease.worker.context import WorkerContext, context_of_worker
+from redislease.worker.observer import EVENTS, EventLog, Observer, Observers
 from redislease.worker.pump import Pump
 from redislease.worker.slots import Slots
 from redislease.worker.threads import DaemonPool
@@ -27,6 +31,7 @@ GRACE_S = 25.0
 AFTER_GRACE_S = 5.0
 """How long handlers that were ended have to end, and what they leave has to reach the server."""
 POLL_S = 0.02
+PROBE_S = 2.0
 ASYNC_CONCURRENCY = 100
 THREAD_CONCURRENCY = 16
 CONCURRENCY_MAX = 1_000
@@ -46,6 +51,8 @@ class Worker:
         on_startup: Called with the context before the first claim.
         on_shutdown: Called with the context after the last handler.
         signals: Whether SIGTERM and SIGINT stop it.
+        observers: Told of every lease event.
+        listen: `PORT` or `HOST:PORT` at which `/healthz` answers, and `/metrics` if the extra `metrics` is installed.
 
     Attributes:
         queues: The queues.
@@ -68,6 +75,8 @@ class Worker:
         on_startup: Hook | None = None,
         on_shutdown: Hook | None = None,
         signals: bool = True,
+        observers: Sequence[Observer] = (),
+        listen: str | None = None,
     ) -> None:
         self.queues: tuple[Queue | AsyncQueue, ...] = tuple(queues) if isinstance(queues, Sequence) else (queues,)
         self._check_queues()
@@ -84,6 +93,8 @@ class Worker:
         self._on_startup = on_startup
         self._on_shutdown = on_shutdown
         self._signals = signals
+        self._observers = list(observers)
+        self._listen = None if listen is None else address(listen)
         self._stops = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -146,9 +157,10 @@ class Worker:
             slots = Slots(self.concurrency, len(self.queues), self._weights)
             pool = DaemonPool(self.concurrency)
             stack.callback(pool.close)
+            observers = self._observe(stack)
             try:
                 for number, queue in enumerate(self.queues):
-                    self._pumps.append(await self._open(queue, stack, slots, number, pool))
+                    self._pumps.append(await self._open(queue, stack, slots, number, pool, observers))
                 await _call(self._on_startup, context)
                 try:
                     await self._pump_until_stopped()
@@ -157,8 +169,38 @@ class Worker:
             finally:
                 self._pumps.clear()
 
+    def _observe(self, stack: contextlib.AsyncExitStack) -> Observers:
+        """Log lines where somebody reads them, metrics and health where they were asked for."""
+        observers = list(self._observers)
+        if EVENTS.isEnabledFor(logging.INFO):
+            observers.append(EventLog())
+        if self._listen is not None:
+            watched = [self._watched(queue, stack) for queue in self.queues]
+            text = None
+            if find_spec("prometheus_client") is not None:
+                from redislease.metrics import Metrics
+
+                metrics = Metrics(lambda: watched)
+                observers.append(metrics)
+                text = metrics.text
+            stack.callback(HealthServer(self._listen, lambda: watched, text).close)
+        return Observers(observers)
+
+    def _watched(self, queue: Queue | AsyncQueue, stack: contextlib.AsyncExitStack) -> Queue:
+        """A queue for probes, with little patience and an identity that tells what it is for."""
+        settings = {**queue._source, **queue._settings(), "worker_name": "health", "retry_for_s": PROBE_S}
+        watched = Queue(queue.name, **settings)
+        stack.callback(watched.close)
+        return watched
+
     async def _open(
-        self, queue: Queue | AsyncQueue, stack: contextlib.AsyncExitStack, slots: Slots, number: int, pool: DaemonPool
+        self,
+        queue: Queue | AsyncQueue,
+        stack: contextlib.AsyncExitStack,
+        slots: Slots,
+        number: int,
+        pool: DaemonPool,
+        observers: Observers,
     ) -> Pump:
         """A queue of the worker's own, twice: handlers that use every connection do not keep it from working."""
         settings: dict[str, Any] = {**queue._source, **queue._settings()}
@@ -169,9 +211,10 @@ class Worker:
         for_handlers = AsyncQueue(queue.name, **settings)
         stack.push_async_callback(for_handlers.aclose)
         for_handlers._tasks = queue._tasks
-        heartbeat = calls._open_heartbeat()
+        on_renewal = functools.partial(observers.renewed, queue.name) if observers else None
+        heartbeat = calls._open_heartbeat(on_renewal)
         stack.callback(heartbeat.stop)
-        return Pump(calls, for_handlers, for_handlers._as_sync(), heartbeat, slots, number, pool)
+        return Pump(calls, for_handlers, for_handlers._as_sync(), heartbeat, slots, number, pool, observers)
 
     @contextlib.contextmanager
     def _handling_signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
