@@ -25,6 +25,7 @@ def problems(view: View, outcome: Outcome, after: View) -> Iterator[str]:
         return
     for kind in view.scope.tasks:
         yield from _task(view, outcome, after, kind.id)
+    yield from _orphans(view, after)
     yield from _bells(view, outcome, after)
 
 
@@ -95,6 +96,13 @@ def _bells(view: View, outcome: Outcome, after: View) -> Iterator[str]:
             text = outcome.changed.get(SIGNAL + lease.owner)
             if not text or not text.split(b"\0")[1]:
                 yield f"{lease.owner.decode()} was not told that it lost {kind.id.decode()}"
+
+
+def _orphans(view: View, after: View) -> Iterator[str]:
+    """Only an id without a hash is set aside."""
+    for task in after.orphans() - view.orphans():
+        if view.task(task) is not None:
+            yield f"{task.decode()} was set aside as an orphan, and has a hash"
 
 
 def half_done(view: View, outcome: Outcome, after: View) -> Iterator[str]:

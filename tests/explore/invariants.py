@@ -77,10 +77,8 @@ def _indexes(view: View) -> Iterator[str]:
             fields_ = view.task(task)
             if (fields_ is None or fields_[b"status"] != status) and (status, task) not in faults:
                 yield f"{status.decode()} holds {task.decode()}, whose hash does not say so"
-    orphans = view.texts.get(ORPHANS)
-    for task in scores(orphans) if orphans else ():
-        if task != STRAY:
-            yield f"{task.decode()} is an orphan"
+    if ORPHANS in view.texts and not view.spent("plant"):
+        yield f"{sorted(scores(view.texts[ORPHANS]))} are orphans, and nobody planted one"
 
 
 def _gone(view: View, task: bytes) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from .ghost import Ghost, Lease
-from .texts import INDEXES, TASK, Fields, Scores, fields, scores
+from .texts import INDEXES, ORPHANS, TASK, Fields, Scores, fields, scores
 
 Step = tuple[Any, ...]
 """An action and its parameters, as a trace prints it: words, numbers, and the steps that it is made around."""
@@ -111,6 +111,11 @@ class View:
         text = self.texts.get(INDEXES[status])
         return scores(text) if text else {}
 
+    def orphans(self) -> set[bytes]:
+        """Ids that were set aside."""
+        text = self.texts.get(ORPHANS)
+        return set(scores(text)) if text else set()
+
     def hash(self, key: bytes) -> Fields:
         """Any hash; empty when there is none."""
         text = self.texts.get(key)
@@ -121,9 +126,13 @@ class View:
         """Leases whose holders may act."""
         return [lease for lease in self.ghost.leases if lease.holds(self.now)]
 
+    def spent(self, limited: str) -> int:
+        """How often the path took a limited action."""
+        return self.ghost.spent[LIMITED.index(limited)]
+
     def may(self, limited: str) -> bool:
         """Whether the path may take a limited action once more."""
-        return self.ghost.spent[LIMITED.index(limited)] < self.scope.limits.get(limited, 0)
+        return self.spent(limited) < self.scope.limits.get(limited, 0)
 
     def spend(self, limited: str) -> Ghost:
         """The ghost after taking a limited action."""
