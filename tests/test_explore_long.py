@@ -18,7 +18,7 @@ def test_the_committed_result_is_what_was_asked_for() -> None:
     assert committed["violation"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
 def test_a_million_states_hold_nothing_forbidden() -> None:
     committed = json.loads(RESULT.read_text(encoding="utf-8"))
