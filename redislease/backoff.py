@@ -30,7 +30,7 @@ class Backoff:
         for name, low, high in (("factor", 1.0, 100.0), ("jitter", 0.0, 1.0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-                raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {value!r}")
+                raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {validation.shown(value)}")
 
     def delay_ms(self, failures: int, random: float) -> int:
         """The delay before the next attempt.

@@ -33,7 +33,7 @@ def _plain(value: Any, path: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise PayloadInvalid(f"{path} has the key {key!r}; keys must be strings")
+                raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
         return {str(key): _plain(item, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, f"{path}[{position}]") for position, item in enumerate(value)]

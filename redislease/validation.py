@@ -19,7 +19,8 @@ _TASK_ID = re.compile(r"[^\s{}:\x00-\x1f\x7f-\x9f]{1,128}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as an error names it: short, and without anything that a terminal would act on."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -27,23 +28,23 @@ def _shown(value: Any) -> str:
 def text(value: Any, what: str, *, max_bytes: int, empty: bool = False, one_line: bool = True) -> str:
     """A string of at most `max_bytes` in UTF-8; control characters only where `one_line` is false."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} must be a string, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be a string, not {shown(value)}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what} has a lone surrogate: {_shown(value)}") from None
+        raise InvalidInput(f"{what} has a lone surrogate: {shown(value)}") from None
     if not value and not empty:
         raise InvalidInput(f"{what} must not be empty")
     if size > max_bytes:
         raise InvalidInput(f"{what} has {size} bytes; the limit is {max_bytes}")
     if one_line and _CONTROL.search(value):
-        raise InvalidInput(f"{what} has a control character: {_shown(value)}")
+        raise InvalidInput(f"{what} has a control character: {shown(value)}")
     return str(value)
 
 
 def _matching(value: Any, what: str, pattern: re.Pattern[str], rule: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InvalidInput(f"{what} must be {rule}, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be {rule}, not {shown(value)}")
     return text(value, what, max_bytes=4 * limits.TASK_ID_CHARS)
 
 
@@ -97,9 +98,9 @@ def note(value: Any, what: str = "the reason", *, empty: bool = False) -> str:
 def integer(value: Any, what: str, *, low: int, high: int) -> int:
     """A whole number in a range; booleans, floats and strings are refused."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{what} must be a whole number, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be a whole number, not {shown(value)}")
     if not low <= value <= high:
-        raise InvalidInput(f"{what} must be from {low} to {high}, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be from {low} to {high}, not {shown(value)}")
     return int(value)
 
 
@@ -111,11 +112,11 @@ def duration_ms(value: Any, what: str, *, low_ms: int, high_ms: int) -> int:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{what} must be seconds as a number or a timedelta, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be seconds as a number or a timedelta, not {shown(value)}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(f"{what} must be finite, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be finite, not {shown(value)}")
     if not low_ms <= value * 1000 <= high_ms:
-        raise InvalidInput(f"{what} must be from {low_ms / 1000:g} s to {high_ms / 1000:g} s, not {_shown(value)}")
+        raise InvalidInput(f"{what} must be from {low_ms / 1000:g} s to {high_ms / 1000:g} s, not {shown(value)}")
     # Rounded first, so that 0.1 s is 100 ms and not 101.
     return math.ceil(round(value * 1000, 6))
 
@@ -133,7 +134,7 @@ def delay_ms(value: Any) -> int:
 def at_ms(value: Any) -> int:
     """A date that the caller chose, with a time zone, as milliseconds since 1970."""
     if not isinstance(value, datetime):
-        raise InvalidInput(f"at must be a datetime, not {_shown(value)}")
+        raise InvalidInput(f"at must be a datetime, not {shown(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidInput("at must have a time zone")
     return integer(math.ceil(round(value.timestamp() * 1000, 3)), "at", low=0, high=limits.AT_MS_MAX)
@@ -149,7 +150,7 @@ def error_text(value: Any) -> str:
     if isinstance(value, BaseException):
         value = f"{type(value).__name__}: {value}"
     if not isinstance(value, str):
-        raise InvalidInput(f"error must be a string or an exception, not {_shown(value)}")
+        raise InvalidInput(f"error must be a string or an exception, not {shown(value)}")
     return cut(value, limits.ERROR_BYTES)
 
 

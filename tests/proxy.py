@@ -7,9 +7,10 @@ to the commands it was told about; everything else passes unharmed.
 from __future__ import annotations
 
 import asyncio
+import socketserver
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,3 +245,31 @@ class Proxy:
             return True
         await link.answer(reply)
         return True
+
+
+class _Threads(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+
+@contextmanager
+def always_answering(reply: bytes) -> Iterator[str]:
+    """The URL of a server that answers the same to every command, whatever it is."""
+
+    class Answering(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            buffer = bytearray()
+            with suppress(ConnectionError):
+                while chunk := self.request.recv(65_536):
+                    buffer += chunk
+                    while (end := end_of_frame(buffer)) is not None:
+                        del buffer[:end]
+                        self.request.sendall(reply + b"\r\n")
+
+    with _Threads(("127.0.0.1", 0), Answering) as listening:
+        serving = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"redis://127.0.0.1:{listening.server_address[1]}/0"
+        finally:
+            listening.shutdown()
+            serving.join()

@@ -18,9 +18,10 @@ import redis
 from command_line import CommandLine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from proxy import always_answering
 from servers import Engine, first_program
 
-from redislease import Backoff, Done, InvalidInput, PayloadInvalid, PayloadTooLarge, Queue, ServerUnavailable, limits
+from redislease import Backoff, Done, InvalidInput, PayloadInvalid, PayloadTooLarge, PermissionDenied, Queue, limits
 from redislease.commands import hold
 
 TEXTS = {
@@ -85,6 +86,12 @@ def lease_of(queue: Queue) -> Any:
     return lease
 
 
+def another(queue: Queue, name: Any = "q", prefix: Any = "redislease") -> Any:
+    """Looks at another queue of the same server."""
+    with Queue(name, client=queue._transport.clients.client, prefix=prefix) as opened:
+        return opened.stats()
+
+
 def enqueue(queue: Queue, **options: Any) -> Any:
     return queue.enqueue(**{"name": "work", "side_effect": "idempotent", **options})
 
@@ -106,8 +113,8 @@ DURATIONS: dict[str, Callable[[Queue, Any], Any]] = {
 }
 
 WORDS: dict[str, Callable[[Queue, Any], Any]] = {
-    "queue name": lambda queue, value: Queue(value, redis_url="unix:///nowhere/s", retry_for_s=0).stats(),
-    "prefix": lambda queue, value: Queue("q", redis_url="unix:///nowhere/s", prefix=value, retry_for_s=0).stats(),
+    "queue name": lambda queue, value: another(queue, name=value),
+    "prefix": lambda queue, value: another(queue, prefix=value),
     "worker name": lambda queue, value: queue.register(value),
     "owner": lambda queue, value: queue.register("w", owner=value),
     "task id": lambda queue, value: enqueue(queue, task_id=value),
@@ -138,10 +145,13 @@ WORDS: dict[str, Callable[[Queue, Any], Any]] = {
 }
 
 
-@pytest.fixture
+AS_KEYS = [WORDS[name] for name in ("decided effect", "payload", "result")]
+
+
+@pytest.fixture(scope="module")
 def nowhere() -> Iterator[Queue]:
-    """A queue whose server is away: what is not refused before it is sent ends in `ServerUnavailable`."""
-    with Queue("q", redis_url="unix:///nowhere/s", retry_for_s=0) as opened:
+    """A queue whose server takes nothing: what is not refused before it is sent ends in `PermissionDenied`."""
+    with always_answering(b"-DENIED nobody is at home") as url, Queue("q", redis_url=url) as opened:
         yield opened
 
 
@@ -179,9 +189,11 @@ def test_every_text_is_taken_or_refused_with_a_reason(
     nowhere: Queue, where: Callable[[Queue, Any], Any], value: Any
 ) -> None:
     """Never another exception, never a message that a terminal would act on."""
+    if isinstance(value, list | dict) and where in AS_KEYS:
+        pytest.skip("cannot be a key in Python")
     try:
         where(nowhere, value)
-    except ServerUnavailable:
+    except PermissionDenied:
         return
     except InvalidInput as refused:
         message = str(refused)
@@ -337,7 +349,7 @@ def test_keys_that_would_collide_are_refused(nowhere: Queue) -> None:
             enqueue(nowhere, payload=payload)
         with pytest.raises(PayloadInvalid):
             lease_of(nowhere).complete(payload)
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(PermissionDenied):
         enqueue(nowhere, payload={Text("a"): Text("b")})
 
 

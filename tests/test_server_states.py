@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import socketserver
 import threading
 import time
 import uuid
@@ -22,7 +21,7 @@ import pytest
 import redis
 from both import Both
 from command_line import CommandLine
-from proxy import end_of_frame
+from proxy import always_answering
 from servers import Engine, ServerProcess, first_program, free_port, wait_until
 from verbs import VERBS, WRITING, Stage, difference, stored, tally
 from virtual_clock import VirtualClock
@@ -196,29 +195,8 @@ def busy(server: ServerProcess) -> Iterator[str]:
 @contextmanager
 def loading(server: ServerProcess) -> Iterator[str]:
     """It reads its data, and says so to everybody (`test_a_server_that_really_loads` meets a real one)."""
-    reply = b"-LOADING Redis is loading the dataset in memory\r\n"
-
-    class Loading(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            buffer = bytearray()
-            while chunk := self.request.recv(65_536):
-                buffer += chunk
-                while (end := end_of_frame(buffer)) is not None:
-                    del buffer[:end]
-                    self.request.sendall(reply)
-
-    class Threads(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        allow_reuse_address = True
-
-    with Threads(("127.0.0.1", 0), Loading) as listening:
-        serving = threading.Thread(target=listening.serve_forever, args=(0.01,))
-        serving.start()
-        try:
-            yield f"redis://127.0.0.1:{listening.server_address[1]}/0"
-        finally:
-            listening.shutdown()
-            serving.join()
+    with always_answering(b"-LOADING Redis is loading the dataset in memory") as url:
+        yield url
 
 
 @dataclass(frozen=True, slots=True)

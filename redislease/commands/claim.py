@@ -45,7 +45,7 @@ def lane(value: str) -> str:
         InvalidInput: There is no such lane.
     """
     if value not in LANES:
-        raise InvalidInput(f"lane must be one of {', '.join(LANES)}, not {value!r}")
+        raise InvalidInput(f"lane must be one of {', '.join(LANES)}, not {validation.shown(value)}")
     return value
 
 

@@ -127,7 +127,7 @@ def side_effect(value: Any) -> str:
         return SideEffect(value).value
     except ValueError:
         known = ", ".join(SideEffect)
-        raise InvalidInput(f"side_effect must be one of {known}, not {value!r}") from None
+        raise InvalidInput(f"side_effect must be one of {known}, not {validation.shown(value)}") from None
 
 
 def _count(value: int | None, what: str, default: int | None) -> Arg:

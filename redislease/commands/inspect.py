@@ -74,7 +74,7 @@ def stats(queue: str) -> Call[Stats]:
 def check(index: str, offset: int = 0, limit: int = limits.BATCH) -> Call[Checked]:
     """Compares a stretch of one index with the hashes of its tasks. Script: `check`."""
     if index not in CHECKED_INDEXES:
-        raise InvalidInput(f"index must be one of {', '.join(CHECKED_INDEXES)}, not {index!r}")
+        raise InvalidInput(f"index must be one of {', '.join(CHECKED_INDEXES)}, not {validation.shown(index)}")
     args = shipped()["check"].bind(
         index=index,
         offset=validation.integer(offset, "offset", low=0, high=2**53 - 1),

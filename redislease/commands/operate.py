@@ -120,7 +120,7 @@ def resolve(
         NotAllowedNow: The task is not in doubt, was claimed since, or effects are undecided.
     """
     if decision not in DECISIONS:
-        raise InvalidInput(f"decision must be one of {', '.join(DECISIONS)}, not {decision!r}")
+        raise InvalidInput(f"decision must be one of {', '.join(DECISIONS)}, not {validation.shown(decision)}")
     rows = [_found(key, verdict) for key, verdict in (effects or {}).items()]
     if decision == "retry" and any(row[:2] == (HANDLER, "done") for row in rows):
         raise InvalidInput("the handler has done its work: the decision is done, not retry")
@@ -142,7 +142,7 @@ def _found(key: str, verdict: str | Done | Kept) -> tuple[str, str, bytes]:
     if isinstance(verdict, Done):
         return key, "done", encode_outcome(verdict.outcome)
     if verdict not in VERDICTS:
-        raise InvalidInput(f"an effect is {' or '.join(VERDICTS)}, not {verdict!r}")
+        raise InvalidInput(f"an effect is {' or '.join(VERDICTS)}, not {validation.shown(verdict)}")
     return key, verdict, encode_outcome(None) if verdict == "done" else b""
 
 
@@ -159,7 +159,7 @@ def pause(level: str, epoch: int, *, by: str, reason: str = "") -> Call[Paused]:
         NotAllowedNow: Somebody paused or resumed it in between.
     """
     if level != "" and level not in LEVELS:
-        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
+        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {validation.shown(level)}")
     return Call("pause", shipped()["pause"].bind(level=level, epoch=epoch, **_signed(by, reason)), _parse_pause)
 
 

@@ -40,6 +40,8 @@ def claim_once(
 
     An identity of our own that the server has forgotten is registered anew; a caller's own is its business.
     """
+    validation.integer(limit, "limit", low=0, high=limits.BATCH)
+    commands.lane(lane)
     while True:
         who: Owner = owner or (yield from context.identities.default())
         call = commands.claim(who.name, context.identities.next_number(who), limit=limit, lane=lane, started=started)

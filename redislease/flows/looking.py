@@ -71,7 +71,7 @@ def result(context: QueueContext, task_id: str) -> Flow[Any]:
 def tasks(context: QueueContext, status: str, *, limit: int = 100, offset: int = 0) -> Flow[list[Task]]:
     """The tasks of a state in the order of its index; `unsettled` lists ended tasks with effects in doubt."""
     if status not in LISTED:
-        raise InvalidInput(f"status must be one of {', '.join(LISTED)}, not {status!r}")
+        raise InvalidInput(f"status must be one of {', '.join(LISTED)}, not {validation.shown(status)}")
     first = validation.integer(offset, "offset", low=0, high=2**53 - 1)
     last = first + validation.integer(limit, "limit", low=1, high=limits.BATCH) - 1
     keys = context.keys

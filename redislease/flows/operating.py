@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from redislease import validation
 from redislease.commands import inspect, operate
 from redislease.effect_records import Kept
 from redislease.errors import InvalidInput
@@ -67,7 +68,7 @@ def resolve(
 def pause(context: QueueContext, level: str, *, by: str, reason: str) -> Flow[Paused]:
     """Pauses a queue at a level."""
     if level not in operate.LEVELS:
-        raise InvalidInput(f"level must be one of {', '.join(operate.LEVELS)}, not {level!r}")
+        raise InvalidInput(f"level must be one of {', '.join(operate.LEVELS)}, not {validation.shown(level)}")
     return _set_level(context, level, by=by, reason=reason)
 
 
