@@ -251,3 +251,17 @@ def test_an_ephemeral_server_that_cannot_start_leaves_nothing(monkeypatch: pytes
         pass
     assert made
     assert not Path(made[0]).exists()
+
+
+def test_a_temporary_directory_that_is_too_long_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 80)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    server = EmbeddedServer.attach(str(long / "data"))
+    try:
+        assert len(server.socket_path) <= 100
+        with redis.Redis(unix_socket_path=server.socket_path) as client:
+            assert client.ping()
+    finally:
+        server.close()
+    assert not Path(server.socket_path).parent.exists()

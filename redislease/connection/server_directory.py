@@ -108,7 +108,7 @@ class ServerDirectory:
         """Makes the socket's place ready for a new server: a private directory if need be, and nothing stale in it."""
         path = self.socket_path
         if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES or not _is_private(Path(path).parent, self.path):
-            path = str(Path(tempfile.mkdtemp(prefix="redislease-")) / "server.sock")
+            path = str(_short_directory() / "server.sock")
             self._socket_record.write_text(path)
         Path(path).unlink(missing_ok=True)
         return path
@@ -218,6 +218,13 @@ class ServerDirectory:
                         self.stop_server()
             children = [child for child in children if child.poll() is None]
             time.sleep(POLL_S)
+
+
+def _short_directory() -> Path:
+    """A new private directory whose path leaves room for a socket's name; TMPDIR may be too long itself."""
+    longest = MAX_SOCKET_PATH_BYTES - len("/redislease-12345678/server.sock")
+    base = next((one for one in (tempfile.gettempdir(), "/tmp") if len(os.fsencode(one)) <= longest), None)
+    return Path(tempfile.mkdtemp(prefix="redislease-", dir=base))
 
 
 def _is_private(directory: Path, own: Path) -> bool:
