@@ -22,6 +22,8 @@ import redis
 from both import Both
 from command_line import CommandLine
 from proxy import always_answering
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from servers import Engine, ServerProcess, first_program, free_port, wait_until
 from verbs import VERBS, WRITING, Stage, difference, stored, tally
 from virtual_clock import VirtualClock
@@ -490,7 +492,7 @@ def test_a_server_that_really_loads(engine: Engine, both: Both, library: ScriptL
     server.start(wait=False)
     answers: list[Any] = []
     make = both.pick(Queue, AsyncQueue)
-    with server.sync_client() as client:
+    with server.sync_client(retry=Retry(NoBackoff(), 0)) as client:
         wait_until(lambda: is_loading(client), what="LOADING")
     for name, call in prepared.calls.items():
         with pytest.raises(ServerLoading, match="still loading"):
