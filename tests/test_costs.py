@@ -50,7 +50,8 @@ def test_a_task_costs_no_more_than_this(server: ServerProcess, way: str, bounds:
     round_trips, commands = bounds
     assert cost.round_trips == cost.calls, "every round trip is one script call"
     assert cost.round_trips / TASKS <= round_trips
-    assert cost.inner_commands / TASKS <= commands, cost.commands
+    # A run of several seconds notes every five seconds that its worker is alive: two commands more.
+    assert round(cost.inner_commands / TASKS, 1) <= commands, cost.commands
 
 
 def test_completing_a_batch_and_claiming_the_next_is_one_round_trip(server: ServerProcess) -> None:

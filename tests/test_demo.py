@@ -86,7 +86,9 @@ def test_on_a_server_of_the_user(mark: Mark, real_engine: Engine) -> None:
         before = {*client.scan_iter(count=1000)}, client.smembers("redislease:queues")
         passed(run(mark, "demo", "--json", "--url", real_engine.url))
         assert left_nothing(mark)
-        assert ({*client.scan_iter(count=1000)}, client.smembers("redislease:queues")) == before
+        # What others left on this server may expire meanwhile.
+        assert {*client.scan_iter(count=1000)} <= before[0]
+        assert client.smembers("redislease:queues") <= before[1]
 
 
 def test_lists_every_refusal_with_its_reason(mark: Mark, server: Engine) -> None:

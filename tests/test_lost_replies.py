@@ -18,7 +18,8 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from servers import Engine, first_program
-from verbs import VERBS, WRITING, Stage, difference, stored, tally, without_replay
+from tallies import difference, stored, tally, without_replay
+from verbs import VERBS, WRITING, Stage
 from virtual_clock import VirtualClock
 
 from redislease import AsyncQueue, NotAllowedNow, Queue, RedisLeaseError

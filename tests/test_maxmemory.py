@@ -11,7 +11,8 @@ import pytest
 import redis
 from keyspace import Keyspace
 from servers import Engine, ServerProcess
-from verbs import VERBS, Stage, difference, stored, tally, without_replay
+from tallies import difference, stored, tally, without_replay
+from verbs import VERBS, Stage
 from virtual_clock import VirtualClock
 
 from redislease import Queue, QueuePaused, ServerOutOfMemory

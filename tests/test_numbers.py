@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import redis
 from servers import Engine
-from verbs import VERBS, Stage, difference, tally
+from tallies import difference, tally
+from verbs import VERBS, Stage
 from virtual_clock import VirtualClock
 
 from redislease import Queue, QueueExhausted

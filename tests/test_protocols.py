@@ -13,7 +13,8 @@ from both import Both
 from redis import _parsers as parsers
 from redis.asyncio import Redis as AsyncRedis
 from servers import Engine, first_program
-from verbs import VERBS, Stage, difference, tally, without_replay
+from tallies import difference, tally, without_replay
+from verbs import VERBS, Stage
 from virtual_clock import VirtualClock
 
 from redislease import AsyncQueue, Queue

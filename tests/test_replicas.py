@@ -14,7 +14,8 @@ import pytest
 import redis
 from both import Both
 from servers import Engine, ServerProcess, free_port, wait_until
-from verbs import VERBS, WRITING, Stage, difference, tally, without_replay
+from tallies import difference, tally, without_replay
+from verbs import VERBS, WRITING, Stage
 from virtual_clock import VirtualClock
 
 from redislease import AsyncQueue, NotReplicated, Queue

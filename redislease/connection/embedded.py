@@ -75,7 +75,8 @@ class EmbeddedServer:
         try:
             _ensure_running(files, command, deadline)
         except BaseException:
-            os.close(use)
+            # Interrupted on the way: a server that has started by now is stopped like any other that nobody uses.
+            cls(files, use).close()
             raise
         return cls(files, use)
 

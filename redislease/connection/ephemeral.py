@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import TracebackType
 
 from redislease.connection.embedded import EmbeddedServer
@@ -73,7 +75,9 @@ class EphemeralServer:
         if binary is None:
             self._start_fake()
             return
-        self._directory = tempfile.mkdtemp(prefix="redislease-")
+        # Named before it is made, so that an interruption in between leaves nothing behind.
+        self._directory = str(Path(tempfile.gettempdir()) / f"redislease-{secrets.token_hex(6)}")
+        Path(self._directory).mkdir(mode=0o700)
         self._server = EmbeddedServer.attach(self._directory)
         self.url = self._server.url
         self.description = binary.description
