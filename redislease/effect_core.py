@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
 from redislease import ids
 from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
+from redislease.effect_records import receiver_key
 from redislease.errors import (
     EffectAlreadyDone,
     EffectError,
@@ -77,7 +77,7 @@ class EffectCore:
         """The same for every attempt of this task at this effect, and different for everything else."""
         self._not_done_yet()
         task = self._lease.task
-        return "/".join(quote(part, safe="") for part in (task.queue, task.idempotency_key, self.key))
+        return receiver_key(task.queue, task.idempotency_key, self.key)
 
     @property
     def headers(self) -> dict[str, str]:

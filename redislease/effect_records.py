@@ -5,11 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from redislease.models import Answer
 
 HANDLER = "handler"
 """The implicit effect of a `non_idempotent` task that records none."""
+
+
+def receiver_key(queue: str, idempotency_key: str, effect: str) -> str:
+    """What a receiver is sent as `Idempotency-Key`: the same for every attempt of a task at an effect.
+
+    Args:
+        queue: The queue's name.
+        idempotency_key: The task's own.
+        effect: The effect's key.
+    """
+    return "/".join(quote(part, safe="") for part in (queue, idempotency_key, effect))
 
 
 class Testimony(Answer):

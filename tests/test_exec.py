@@ -473,3 +473,13 @@ def test_options_of_the_command_are_its_own(execution: Exec, queue: Queue) -> No
     task = add(queue)
     assert execution.run("--once", "echo", "--once", "--json").returncode == 0
     assert queue.result(task.id) == "--once --json"
+
+
+@pytest.mark.parametrize("until", ["--once", "--drain"])
+def test_a_paused_queue_is_said_to_be_paused(execution: Exec, queue: Queue, until: str) -> None:
+    """Nothing is handed out, and that is not the same as nothing being there."""
+    queue.enqueue("work", side_effect="read_only")
+    queue.pause(by="ops")
+    program = execution.start(until, "true")
+    _, errors = program.communicate(timeout=60)
+    assert (program.returncode, errors) == (1, f"redislease: queue {queue.name} is paused (claims)\n")

@@ -24,10 +24,7 @@ from virtual_clock import VirtualClock
 
 from redislease import AsyncQueue, NotAllowedNow, Queue, RedisLeaseError
 from redislease.commands import claim as claim_commands
-from redislease.commands import effects, hold, operate, settle
-from redislease.commands.call import Call
 from redislease.keys import QueueKeys
-from redislease.models import Claimed, Lost
 from redislease.scripts import ScriptLibrary
 
 REPLY_S = 0.1
@@ -180,100 +177,6 @@ def test_two_claims_in_flight(stage: Stage, through: Callable[..., Any], proxy: 
     assert stage.queue.stats().counters["claimed"] == 4
 
 
-def live_on(stage: Stage, other: Any) -> None:
-    """Every lease ends, and every task is worked on by somebody else until nothing is left."""
-    stage.clock.advance_ms(1_200_000)
-    if stage.queue.stats().pause:
-        stage.queue.resume(by="ops")
-    stage.queue.reap()
-    while leases := other.claim(10):
-        other.complete_many([(lease, "theirs") for lease in leases])
-
-
-ANSWERS_LATER = {
-    # what a call that comes after a later lease of its task has ended is answered; None: as before
-    "renew": "superseded",
-    "progress": "superseded",
-    "complete": None,
-    "complete+claim": None,
-    "fail": "superseded",
-    "fail for good": None,
-    "release": "superseded",
-    "return": "superseded",
-    "intent": "expired",
-    "intent again": "superseded",
-    "outcome": None,
-}
-
-
-@pytest.mark.contract
-@pytest.mark.parametrize("name", [name for name, verb in WRITING.items() if verb.repeated != "spare"])
-def test_a_late_call_changes_nothing_after_a_later_lease_and_a_purge(
-    stage: Stage, other: Any, redis_client: redis.Redis, keys: QueueKeys, name: str
-) -> None:
-    verb = WRITING[name]
-    call = verb.prepare(stage)
-    stage.queue.run(call)
-    live_on(stage, other)
-    before = stored(redis_client, keys, evidence=False)
-    answer = outcome_of(stage.queue, call)
-    assert stored(redis_client, keys, evidence=False) == before
-    if ANSWERS_LATER.get(verb.name):
-        assert [one.reason for one in answer if isinstance(one, Lost)] == [ANSWERS_LATER[verb.name]]
-    elif isinstance(answer, Claimed):
-        assert answer.grants == []
-    if verb.name == "enqueue":
-        return  # purged, the id is free again: that is what retention means
-    stage.clock.advance_ms(8 * 86_400_000)
-    stage.queue.purge(completed=60, cancelled=60, dead=60, evidence=0)
-    before = stored(redis_client, keys)
-    outcome_of(stage.queue, call)
-    assert stored(redis_client, keys) == before
-
-
-def outcome_of(queue: Any, call: Call[Any]) -> Any:
-    """What a call answers or raises; of a batch, its items."""
-    try:
-        answer = queue.run(call)
-    except RedisLeaseError as refusal:
-        return refusal
-    return answer[0] if isinstance(answer, tuple) else answer
-
-
-@pytest.mark.contract
-@pytest.mark.parametrize("level", ["claims", "effects"])
-@pytest.mark.parametrize(
-    "name", [name for name, verb in WRITING.items() if verb.repeated == "same" and name not in ("pause", "resume")]
-)
-def test_a_pause_in_between_changes_no_answer(
-    stage: Stage, redis_client: redis.Redis, keys: QueueKeys, name: str, level: str
-) -> None:
-    call = WRITING[name].prepare(stage)
-    answer = stage.queue.run(call)
-    stage.queue.pause(level, by="ops")
-    before = stored(redis_client, keys)
-    assert without_replay(stage.queue.run(call)) == without_replay(answer)
-    assert stored(redis_client, keys) == before
-    stage.queue.resume(by="ops")
-    assert without_replay(stage.queue.run(call)) == without_replay(answer)
-
-
-@pytest.mark.contract
-def test_a_late_pause_does_not_undo_a_newer_resume(stage: Stage, redis_client: redis.Redis, keys: QueueKeys) -> None:
-    late = operate.pause("effects", stage.queue.stats().epoch, by="ops")
-    stage.queue.pause(by="ops")
-    stage.queue.resume(by="ops")
-    before = stored(redis_client, keys)
-    with pytest.raises(NotAllowedNow):
-        stage.queue.run(late)
-    stage.queue.run(VERBS["pause"].prepare(stage))
-    stage.queue.resume(by="ops")
-    with pytest.raises(NotAllowedNow):
-        stage.queue.run(late)
-    assert stage.queue.stats().pause == ""
-    assert before != stored(redis_client, keys)
-
-
 def test_a_pause_whose_reply_was_lost_does_not_come_back(
     stage: Stage, through: Callable[..., Any], proxy: Proxy, library: ScriptLibrary
 ) -> None:
@@ -287,39 +190,6 @@ def test_a_pause_whose_reply_was_lost_does_not_come_back(
     with pytest.raises(NotAllowedNow, match="somebody"):
         stage.queue.run(call)
     assert stage.queue.stats().pause == ""
-
-
-@pytest.mark.contract
-def test_a_late_renewal_never_takes_a_task_back(stage: Stage, other: Any, redis_client: redis.Redis) -> None:
-    handle = stage.handle(lease_duration=60)
-    stage.clock.advance_ms(60_001)
-    (theirs,) = other.claim()
-    assert stage.queue.run(hold.renew([(handle, 43_200_000)])) == [Lost("reclaimed", "leased", 2)]
-    assert stage.queue.get(handle.id).lease_expires_at == theirs.expires_at
-
-
-@pytest.mark.contract
-def test_an_intent_that_comes_after_its_outcome_opens_nothing(stage: Stage) -> None:
-    for verdict in ("done", "not_done"):
-        handle = stage.handle(verdict, side_effect="non_idempotent", records_effects=True)
-        intent = effects.Intent(handle, "mail", "n1", "mail", effects.request_digest(None))
-        stage.queue.run(effects.intent([intent]))
-        stage.queue.run(effects.outcome([effects.Verdict(handle, "mail", "n1", verdict)]))
-        assert stage.queue.run(effects.intent([intent]))[0].word == "reused"
-        assert stage.queue.get(verdict).open_effects == 0
-
-
-@pytest.mark.contract
-def test_a_completion_is_replayed_until_the_purge(stage: Stage) -> None:
-    call = settle.complete([settle.Completion(stage.handle(), b"1")])
-    for _ in range(2):
-        ((settled,), _) = stage.queue.run(call)
-        assert settled.status == "completed"
-        stage.clock.advance_ms(29_000)
-        assert stage.queue.purge(completed=0).completed == 0
-    stage.clock.advance_ms(2_000)
-    assert stage.queue.purge(completed=0).completed == 1
-    assert stage.queue.run(call)[0] == [Lost("unknown", None, None)]
 
 
 def test_frames_end_where_they_end() -> None:

@@ -7,38 +7,28 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from both import Both
 from command_line import CommandLine
-from proxy import always_answering
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from server_states import PATIENCE_S, STATES, State, busy
-from servers import Engine, ServerProcess, first_program, free_port, wait_until
+from servers import Engine, ServerProcess, first_program, wait_until
 from tallies import difference, stored, tally
 from verbs import VERBS, WRITING, Stage
 from virtual_clock import VirtualClock
 
 from redislease import (
     AsyncQueue,
-    PermissionDenied,
     Queue,
     RedisLeaseError,
-    ServerError,
     ServerLoading,
-    ServerOutOfMemory,
-    ServerReadOnly,
     ServerUnavailable,
 )
 from redislease.commands.call import Call

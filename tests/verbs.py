@@ -5,18 +5,15 @@ A `Call` is made once and can be sent again: that is what a lost reply, a late p
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import redis
 from virtual_clock import VirtualClock
 
 from redislease.commands import claim, effects, enqueue, hold, inspect, operate, settle, sweep
 from redislease.commands.call import Call
 from redislease.handle import Handle
-from redislease.keys import STATES, QueueKeys
 
 OPS = "ops"
 

@@ -83,13 +83,14 @@ def exec_command(
     it runs.
 
     \b
-    Exit status 0   the task is completed; standard output is the result: JSON, or text (1 MiB)
+    Exit status 0   the task is completed, also after a SIGTERM: a program that stops half-way must end with another
+                    status; standard output is the result: JSON, or text in UTF-8, at most 1 MiB, else it failed
     Exit status 75  nothing was done, and it cannot be done now: the task waits for --put-off seconds
     any other       the attempt failed, with the end of standard error
 
     A lost lease ends the program and all that it started: SIGTERM, and SIGKILL 2 s later. SIGTERM or SIGINT to this
-    process does the same after --grace seconds, and gives the task back; a second one kills at once. Should this
-    process be killed itself, the program is killed too, unless it has left its process group.
+    process is passed on, with SIGKILL --grace seconds later, and an unfinished task is given back; a second one kills
+    at once. Should this process be killed itself, the program is killed too, unless it has left its process group.
 
     Ends with 0 when it is told to by SIGTERM, or with --drain when nothing is ready. With --once: 0 the task is
     completed, 1 it failed or was put off, 3 its lease was lost, 4 there was none.
@@ -133,10 +134,14 @@ def exec_command(
         except CommandNotStarted as problem:
             output.complain(str(problem))
             return ExitCode.USAGE
+        paused = until is not Until.FOREVER and stop.signal is None and not reports and queue.stats().pause
     if until is Until.ONCE and reports:
         return _CODES[reports[0].verdict]
     if stop.signal is not None:
         return ExitCode.DONE if stop.signal == signal.SIGTERM and until is Until.FOREVER else ExitCode.INTERRUPTED
+    if paused:
+        output.complain(f"queue {session.queue_name} is paused ({paused})")
+        return ExitCode.REFUSED
     if until is Until.ONCE:
         output.complain(f"nothing is ready in queue {session.queue_name}")
         return ExitCode.NOTHING

@@ -9,6 +9,7 @@ from redislease.cli import output, tables
 from redislease.cli.facts import Facts, gather
 from redislease.cli.output import counted
 from redislease.cli.session import Session
+from redislease.effect_records import HANDLER, receiver_key
 from redislease.models import SideEffect, Status
 
 
@@ -146,13 +147,20 @@ def _believing(facts: Facts, decision: str) -> list[tuple[str, str]]:
     return [_resolving(facts, decision, "believe what the worker said", "--accept-late")]
 
 
+def _keys_sent(facts: Facts) -> str:
+    """What to look for at the receiver; a task that records no effects has only its own key to send."""
+    task = facts.task
+    named = [effect.key for effect in facts.in_doubt if effect.key != HANDLER]
+    return ", ".join(receiver_key(task.queue, task.idempotency_key, key) for key in named) or task.idempotency_key
+
+
 def _reconciling(facts: Facts) -> Told:
     task = facts.task
     return (
         [
             f"{_in_doubt(facts)} {facts.holder} had it, and the lease ended ({task.last_error or 'without a word'}).",
-            "Nothing moves it but a decision. Find out whether it happened (its idempotency key is "
-            f"{task.idempotency_key}), then say so.",
+            "Nothing moves it but a decision. Find out whether it happened (the receiver was sent the idempotency key "
+            f"{_keys_sent(facts)}), then say so.",
         ],
         [
             _resolving(facts, "done", "it happened", *_verdicts(facts, "done")),
