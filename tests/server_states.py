@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 from proxy import always_answering
-from servers import ServerProcess, free_port, wait_until
+from servers import Engine, ServerProcess, first_program, free_port, wait_until
 from verbs import VERBS
 
 from redislease import (
@@ -226,3 +226,10 @@ STATES: dict[str, State] = {
         State(loading, ServerLoading, "still loading", everywhere=True),
     )
 }
+
+
+def needed_on(state: State, engine: Engine) -> State:
+    """The state, or a skipped test where another engine has met it already."""
+    if state.everywhere and engine.name != first_program():
+        pytest.skip("the same on every engine")
+    return state
