@@ -235,22 +235,20 @@ def test_an_ephemeral_server_is_gone_after_any_end(binary: ServerBinary, error: 
     server.stop()
 
 
-def test_an_ephemeral_server_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+def test_an_ephemeral_server_that_cannot_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
 
-    def mkdtemp(prefix: str) -> str:
-        made.append(tempfile.mkdtemp(prefix=prefix))
-        return made[-1]
-
-    def refuse(_: str) -> EmbeddedServer:
+    def refuse(directory: str) -> EmbeddedServer:
+        asked.append(directory)
+        assert Path(directory).is_dir()
         raise ServerUnavailable
 
     monkeypatch.setattr(EmbeddedServer, "attach", refuse)
-    monkeypatch.setattr(ephemeral, "tempfile", type("T", (), {"mkdtemp": staticmethod(mkdtemp)}))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(ServerUnavailable), EphemeralServer():
         pass
-    assert made
-    assert not Path(made[0]).exists()
+    assert Path(asked[0]).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_temporary_directory_that_is_too_long_for_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

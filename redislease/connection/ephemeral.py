@@ -47,7 +47,7 @@ class EphemeralServer:
 
     def __enter__(self) -> EphemeralServer:
         try:
-            self._start()
+            self.start()
         except BaseException:
             self.stop()
             raise
@@ -70,7 +70,8 @@ class EphemeralServer:
             fake, self._fake = self._fake, None
             fake.communicate()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Starts it; whoever calls this calls `stop` in any case."""
         binary = find_server_binary()
         if binary is None:
             self._start_fake()

@@ -72,12 +72,15 @@ class Stage:
             self._exits.close()
 
     def _set_up(self) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="redislease-demo-"))
-        self._exits.callback(shutil.rmtree, self._directory, ignore_errors=True)
+        with _uninterrupted():
+            self._directory = Path(tempfile.mkdtemp(prefix="redislease-demo-"))
+            self._exits.callback(shutil.rmtree, self._directory, ignore_errors=True)
         self.ledger = Ledger(self._directory / "ledger")
         self.ledger.create()
         if self._given_url is None:
-            server = self._exits.enter_context(EphemeralServer())
+            server = EphemeralServer()
+            self._exits.callback(server.stop)  # before it starts: an interruption may come right after it has
+            server.start()
             self.url, self.engine = server.url, server.description
         else:
             self.url, self.engine = self._given_url, f"the server at {redacted(self._given_url)}"
