@@ -17,7 +17,7 @@ import pytest
 import redis
 from servers import missing, wait_until
 
-from redislease.connection import ephemeral, server_binary
+from redislease.connection import server_binary
 from redislease.connection.clients import open_clients
 from redislease.connection.embedded import EmbeddedServer
 from redislease.connection.ephemeral import EphemeralServer
