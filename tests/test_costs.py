@@ -67,6 +67,23 @@ def test_completing_a_batch_and_claiming_the_next_is_one_round_trip(server: Serv
     assert cost.round_trips == cost.calls == 1
 
 
+def test_a_claim_costs_the_same_at_any_depth(server: ServerProcess) -> None:
+    """`benchmarks/depth.py` measures the time; what must not grow is the number of commands."""
+    with server.sync_client() as client, counting_client(server.socket_path) as counted:
+        client.flushall()
+        queue = Queue("orders", client=counted)
+        warm_up(queue)
+        costs = []
+        for depth in (1_000, 20_000):
+            queue.enqueue_many([{"name": "n", "side_effect": "idempotent"}] * (depth - queue.stats().states["ready"]))
+            queue.complete_many([(lease, None) for lease in queue.claim()])
+            with measured(client) as cost:
+                (lease,) = queue.claim()
+            costs.append((cost.round_trips, cost.inner_commands))
+            lease.complete()
+    assert costs[0] == costs[1]
+
+
 def test_a_queued_task_fits_into_560_bytes(engine: Engine, server: ServerProcess) -> None:
     if engine.name != "redis-7.0":
         pytest.skip("the aim is stated for Redis 7.0")
