@@ -8,9 +8,11 @@
 -- ARGV[3]  lane            ready or approved
 -- ARGV[4]  limit           how many at most; 0 probes the path
 -- ARGV[5]  request_number  1, 2, 3 ... of this owner; the same number claims nothing new
--- ARGV[6]  started         1: the holder acts at once, so the implicit effect opens here
--- Returns  ok more next_due_ms now count width=17 (id name side_effect generation token expires_at remaining_ms lease_ms
---          runtime_deadline attempts failures priority idempotency_key retry created_at records_effects payload)...
+-- ARGV[6]  started         1: the holder acts at once. Else it says so with an intent of `handler` where that matters:
+--                          for tasks with an implicit effect, and where the grant says `unstarted`
+-- Returns  ok more next_due_ms now count width=17 (id name side_effect generation token expires_at lease_ms|''
+--          runtime_deadline attempts failures priority idempotency_key retry created_at records_effects unstarted
+--          payload)...
 -- Returns  paused 0 '' now 0 width=17
 -- Returns  unknown_worker
 -- Returns  stale_request number
@@ -24,4 +26,6 @@ local limit = ARGV[4]
 local request_number = ARGV[5]
 local started = ARGV[6]
 
-return finish(acquire(owner, lane, tonumber(limit), request_number, started), durable)
+local reply = {}
+acquire(reply, owner, lane, tonumber(limit), request_number, started)
+return finish(reply, durable)

@@ -9,7 +9,7 @@
 -- ARGV[5]     request_number  of that claim
 -- ARGV[6]     started         of that claim
 -- ARGV[7...]  id owner generation token result result_ref
--- Returns     ok now width=4 count (ok status open_effects replay|'')... or (lost reason status generation)..., then
+-- Returns     ok now width=4 count (ok status due|open_effects replay|'')... or (lost reason status generation)..., then
 --             what claim returns, if a limit was given
 -- Uses        acquire
 
@@ -21,6 +21,8 @@ local request_number = ARGV[5]
 local started = ARGV[6]
 local WIDTH = 6
 
+local COMPLETED = { verb = 'complete', cause = 'completed' }
+
 local function complete(task, result, result_ref)
   if result ~= '' then
     put_value('results', task.id, result)
@@ -28,24 +30,20 @@ local function complete(task, result, result_ref)
   if result_ref ~= '' then
     put(task, 'result_ref', result_ref)
   end
-  local status, open_effects = end_lease(task, { verb = 'complete', cause = 'completed' })
-  return { 'ok', status, open_effects, '' }
+  return end_lease(task, COMPLETED)
 end
 
 local reply = { 'ok', int(now), '4', int((#ARGV - 6) / WIDTH) }
 for first = 7, #ARGV, WIDTH do
-  local task, answer = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')
+  local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')
   if task then
-    answer = complete(task, ARGV[first + 4], ARGV[first + 5])
-  end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
+    add_settled(reply, complete(task, ARGV[first + 4], ARGV[first + 5]))
+  else
+    add_answer(reply, refusal)
   end
 end
 commit()
 if limit > 0 then
-  for _, value in ipairs(acquire(owner, lane, limit, request_number, started)) do
-    reply[#reply + 1] = value
-  end
+  acquire(reply, owner, lane, limit, request_number, started)
 end
 return finish(reply, durable)

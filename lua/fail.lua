@@ -4,7 +4,7 @@
 -- KEYS[2]     never
 -- ARGV[1]     durable  1: the reply will wait for replicas
 -- ARGV[2...]  id owner generation token cause handler delay_ms fingerprint last_error error
--- Returns     ok now width=4 (ok status due|'' replay|'')... or (lost reason status generation)...
+-- Returns     ok now width=4 (ok status due|open_effects replay|'')... or (lost reason status generation)...
 -- Uses        guard ending
 
 local durable = ARGV[1]
@@ -12,9 +12,9 @@ local WIDTH = 10
 
 local reply = { 'ok', int(now), '4' }
 for first = 2, #ARGV, WIDTH do
-  local task, answer = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'fail')
+  local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'fail')
   if task then
-    local status, due = end_lease(task, {
+    add_settled(reply, end_lease(task, {
       verb = 'fail',
       cause = ARGV[first + 4],
       handler = ARGV[first + 5],
@@ -22,11 +22,9 @@ for first = 2, #ARGV, WIDTH do
       fingerprint = ARGV[first + 7],
       last_error = ARGV[first + 8],
       error = ARGV[first + 9],
-    })
-    answer = { 'ok', status, due, '' }
-  end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
+    }))
+  else
+    add_answer(reply, refusal)
   end
 end
 commit()

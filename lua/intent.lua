@@ -56,7 +56,7 @@ end
 
 -- What was granted stays granted when the call is sent again, also in a pause that came in between.
 local function intend(task, call)
-  if call.key == 'handler' and task.fields.handler_open then
+  if call.key == 'handler' and not awaits_start(task) then
     return { 'open', '', '', '' }
   end
   local record = call.key ~= 'handler' and read_effect(task, call.key)
@@ -65,7 +65,7 @@ local function intend(task, call)
   elseif pause == 'effects' then
     return { 'paused', '', '', '' }
   elseif call.key == 'handler' then
-    open_handler(task)
+    start_handler(task)
     return { 'open', '', '', '' }
   elseif task.fields.side_effect == 'read_only' then
     return { 'read_only', '', '', '' }
@@ -91,9 +91,7 @@ for first = 2, #ARGV, WIDTH do
     answer = intend(task, call)
     granted = granted or answer[1] == 'open'
   end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
-  end
+  add_answer(reply, answer)
 end
 commit(granted)
 return finish(reply, durable)

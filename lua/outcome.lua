@@ -52,9 +52,7 @@ for first = 2, #ARGV, WIDTH do
         json_string(verdict))
     end
   end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
-  end
+  add_answer(reply, answer)
 end
 commit()
 return finish(reply, durable)

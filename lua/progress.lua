@@ -28,9 +28,7 @@ for first = 2, #ARGV, WIDTH do
     end
     answer = { 'ok', task.fields.status, '', '' }
   end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
-  end
+  add_answer(reply, answer)
 end
 commit()
 return finish(reply, durable)

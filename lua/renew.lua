@@ -10,11 +10,16 @@
 local durable = ARGV[1]
 local WIDTH = 5
 
+-- When the holder's authority was last confirmed: by its claim, until the first renewal.
+local function confirmed_at(task)
+  return tonumber(task.fields.renewed_at or task.fields.claimed_at or '0')
+end
+
 local function extended(task, asked)
   local fields = task.fields
   local length = tonumber(asked) or number_of(task, 'lease_ms')
   local current = tonumber(fields.lease_expires_at)
-  local renewed = number_of(task, 'renewed_at')
+  local renewed = confirmed_at(task)
   local expires = math.max(current, now + length)
   if now < renewed then
     -- The server's clock stepped back: what was left of the lease is what it had left before.
@@ -29,7 +34,7 @@ end
 
 local function renew(task, asked)
   local expires, word = extended(task, asked)
-  local gap = now - number_of(task, 'renewed_at')
+  local gap = now - confirmed_at(task)
   if not task.fields.first_renewal_at then
     put(task, 'first_renewal_at', int(now))
   end
@@ -58,9 +63,7 @@ for first = 2, #ARGV, WIDTH do
       end
     end
   end
-  for _, value in ipairs(answer) do
-    reply[#reply + 1] = value
-  end
+  add_answer(reply, answer)
 end
 commit()
 return finish(reply, durable)

@@ -142,7 +142,10 @@ class Conflict:
 
 
 class Grant(NamedTuple):
-    """A lease as a claim answers it, before anybody wraps it."""
+    """A lease as a claim answers it, before anybody wraps it.
+
+    `unstarted`: its holder has to say when its handler begins, because one more expiration would be the task's last.
+    """
 
     id: str
     name: str
@@ -160,6 +163,7 @@ class Grant(NamedTuple):
     retry: str
     created_at: int
     records_effects: bool
+    unstarted: bool
     payload: bytes
 
 
@@ -189,7 +193,7 @@ class Settled:
     Attributes:
         status: The task's state after it.
         due_at: When it becomes ready again, if it is scheduled.
-        open_effects: Effects of unknown outcome that a completion left.
+        open_effects: Effects of unknown outcome, for a task that does not come back by itself in time.
         replay: Whether the same call had been made before.
     """
 
@@ -259,6 +263,7 @@ class Recovery(Answer):
     status: str
     generation: int
     owner: str
+    side_effect: str
 
 
 class Reaped(Answer):

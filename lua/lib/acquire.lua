@@ -2,20 +2,36 @@
 --
 -- Claiming: the heart of `claim`, and of `complete` with the next claim in the same call.
 
-local LEASE_FIELDS = { 'renewals', 'first_renewal_at', 'longest_gap_ms' }
+local function forget_renewals(task)
+  drop(task, 'renewals')
+  drop(task, 'renewed_at')
+  drop(task, 'first_renewal_at')
+  drop(task, 'longest_gap_ms')
+end
 
 -- One task as claim answers it, for a new lease and for its replay.
 local GRANT_WIDTH = 17
 
-local function grant(task, payload)
+local function add_grant(reply, task, payload)
   local fields = task.fields
-  return {
-    task.id, fields.name or '', fields.side_effect or '', fields.claim_generation, fields.fencing_token,
-    fields.lease_expires_at, int(tonumber(fields.lease_expires_at) - now), fields.lease_ms or int(DEFAULT.lease_ms),
-    fields.runtime_deadline or '', fields.attempts or '0', fields.failures or '0', fields.priority or '0',
-    fields.idempotency_key or '', fields.retry or '', fields.created_at or '',
-    fields.records_effects or '', payload or '',
-  }
+  local size = #reply
+  reply[size + 1] = task.id
+  reply[size + 2] = fields.name or ''
+  reply[size + 3] = fields.side_effect or ''
+  reply[size + 4] = fields.claim_generation
+  reply[size + 5] = fields.fencing_token
+  reply[size + 6] = fields.lease_expires_at
+  reply[size + 7] = fields.lease_ms or ''
+  reply[size + 8] = fields.runtime_deadline or ''
+  reply[size + 9] = fields.attempts or '0'
+  reply[size + 10] = fields.failures or '0'
+  reply[size + 11] = fields.priority or '0'
+  reply[size + 12] = fields.idempotency_key or ''
+  reply[size + 13] = fields.retry or ''
+  reply[size + 14] = fields.created_at or ''
+  reply[size + 15] = fields.records_effects or ''
+  reply[size + 16] = fields.unstarted or ''
+  reply[size + 17] = payload or ''
 end
 
 local function payloads_of(ids, first, last)
@@ -25,49 +41,44 @@ local function payloads_of(ids, first, last)
   return redis.call('HMGET', prefix .. 'payloads', unpack(ids, first, last))
 end
 
--- What is still held of a claim that was answered before.
-local function replay_grants(worker, first_token, ids)
+-- Adds what is still held of a claim that was answered before; answers how many leases that are.
+local function replay_grants(reply, worker, first_token, ids)
   local held = {}
   local token = tonumber(first_token)
   for id in string.gmatch(ids, '%S+') do
     local task = read_task(id)
-    local fields = task and task.fields or {}
-    if task and still_holds(task, worker.name, fields.claim_generation, int(token)) then
+    if task and still_holds(task, worker.name, task.fields.claim_generation, int(token)) then
       held[#held + 1] = id
     end
     token = token + 1
   end
-  local grants = {}
   for first = 1, #held, LIMIT.unpack do
     local last = math.min(first + LIMIT.unpack - 1, #held)
     for offset, payload in ipairs(payloads_of(held, first, last)) do
-      grants[#grants + 1] = grant(read_task(held[first + offset - 1]), payload)
+      add_grant(reply, read_task(held[first + offset - 1]), payload)
     end
   end
-  return grants
+  return #held
 end
 
--- The tasks at the head of a lane that will be leased: stray ids are put right on the way.
+-- The tasks at the head of a lane that will be leased, and whether more is waiting behind them: stray ids are put right
+-- on the way. A limit of 0 looks at the head and takes nothing.
 local function read_head_of(lane, limit)
   local ids = redis.call('ZRANGE', prefix .. lane, 0, limit, 'WITHSCORES')
-  local tasks_found, found_ids, more = {}, {}, false
-  for position = 1, #ids, 2 do
+  local found, found_ids, scores, more = {}, {}, {}, #ids > 2 * limit
+  for position = 1, math.min(#ids, 2 * math.max(limit, 1)), 2 do
     local id = ids[position]
     local task = read_task(id)
     if not task or task.fields.status ~= lane then
       put_right(id, task, lane)
       more = true
-    elseif #tasks_found < limit then
-      if not task.fields.sequence then
-        put(task, 'sequence', int(tonumber(ids[position + 1]) % 17592186044416))
-      end
-      tasks_found[#tasks_found + 1] = task
+    elseif limit > 0 then
+      found[#found + 1] = task
       found_ids[#found_ids + 1] = id
-    else
-      more = true
+      scores[#scores + 1] = ids[position + 1]
     end
   end
-  return tasks_found, found_ids, more
+  return found, found_ids, scores, more
 end
 
 -- Payloads of as many tasks as fit into one answer; at least one.
@@ -87,7 +98,12 @@ local function read_payloads(ids)
   return payloads
 end
 
-local function lease_task(task, owner, token)
+-- While a task is ready its sequence lives in its score alone.
+local function sequence_in(score)
+  return int_once(tonumber(score) % (LIMIT.sequence + 1))
+end
+
+local function lease_task(task, score, owner, token, started)
   local fields = task.fields
   leave(fields.status, task.id)
   local expires = now + number_of(task, 'lease_ms')
@@ -96,32 +112,34 @@ local function lease_task(task, owner, token)
     put(task, 'runtime_deadline', int(deadline))
     expires = math.min(expires, deadline)
   end
-  put_all(task, {
-    'status', 'leased', 'lease_owner', owner, 'lease_expires_at', int(expires),
-    'claim_generation', int(counted_up(task, 'claim_generation')), 'fencing_token', int(token),
-    'attempts', int(counted_up(task, 'attempts')), 'claimed_at', int(now), 'renewed_at', int(now),
+  local expires_at, at = int(expires), int(now)
+  local generation, attempts = int(counted_up(task, 'claim_generation')), int(counted_up(task, 'attempts'))
+  local token_text, sequence_text = int_once(token), fields.sequence or sequence_in(score)
+  -- Written out, because most of what a claim costs is here.
+  fields.status, fields.lease_owner, fields.lease_expires_at = 'leased', owner, expires_at
+  fields.claim_generation, fields.fencing_token, fields.attempts = generation, token_text, attempts
+  fields.claimed_at, fields.sequence = at, sequence_text
+  note_set(task, {
+    'status', 'leased', 'lease_owner', owner, 'lease_expires_at', expires_at, 'claim_generation', generation,
+    'fencing_token', token_text, 'attempts', attempts, 'claimed_at', at, 'sequence', sequence_text,
   })
-  for _, field in ipairs(LEASE_FIELDS) do
-    drop(task, field)
+  if fields.renewals then
+    forget_renewals(task)
+  end
+  if started == '1' then
+    start_handler(task)
+  elseif on_last_expiration(task) then
+    put(task, 'unstarted', '1')
   end
   enter('leased', expires, task.id)
 end
 
-local function flatten(reply, grants)
-  for _, fields in ipairs(grants) do
-    for _, value in ipairs(fields) do
-      reply[#reply + 1] = value
-    end
-  end
-  return reply
-end
-
-local function claim_reply(word, more, grants)
-  local due = ''
-  if more == '0' and word ~= 'paused' then
-    due = next_due()
-  end
-  return flatten({ word, more, due, int(now), int(#grants), int(GRANT_WIDTH) }, grants)
+-- The head of the answer: a word, whether more is waiting, when the next is due, the time, the number of grants and
+-- their width. The grants follow. Answers where the head begins in the reply, less one.
+local function begin_answer(reply, word)
+  local base = #reply
+  add_answer(reply, { word, '1', '', int(now), '0', int(GRANT_WIDTH) })
+  return base
 end
 
 local function sweep(limit)
@@ -134,63 +152,73 @@ local function sweep(limit)
   return promoted == share or expired == share
 end
 
+-- Also an empty answer is kept: a copy of the call that arrives late must not claim what its sender knows nothing of.
 local function record_claim(worker, request_number, first_token, ids, amount)
   local held = table.concat(ids, ' ', 1, amount)
   write('HSET', worker.key, worker.slot, request_number .. ' ' .. int(first_token) .. ' ' .. held)
 end
 
--- Plans new leases for the head of a lane; answers whether more is waiting, and the grants.
-local function lease_head(worker, lane, limit, request_number, started)
-  local chosen, ids, more = read_head_of(lane, limit)
+-- Plans new leases for the head of a lane and adds their grants; answers whether more is waiting and how many there
+-- are.
+local function lease_head(reply, worker, lane, limit, request_number, started)
+  local chosen, ids, scores, more = read_head_of(lane, limit)
   local payloads = read_payloads(ids)
   local amount = #payloads
-  if amount == 0 then
-    return more, {}
-  elseif not fence_allows(amount) then
-    return false, nil
+  local token = amount > 0 and raise_fence(amount) or 0
+  if limit > 0 then
+    record_claim(worker, request_number, token, ids, amount)
   end
-  local token = raise_fence(amount)
-  record_claim(worker, request_number, token, ids, amount)
-  local grants = {}
+  if amount == 0 then
+    return more, 0
+  end
   for position, payload in ipairs(payloads) do
     local task = chosen[position]
-    lease_task(task, worker.name, token + position - 1)
-    if started == '1' then
-      open_handler(task)
-    end
-    grants[position] = grant(task, payload)
+    lease_task(task, scores[position], worker.name, token + position - 1, started)
+    add_grant(reply, task, payload)
   end
   count('claimed', amount)
-  return more or amount < #chosen, grants
+  return more or amount < #chosen, amount
 end
 
--- Claims up to `limit` tasks of a lane. Answers a word, whether more is waiting, when the next is due, the time, the
--- number of grants and their width, and the grants.
-local function acquire(owner, lane, limit, request_number, started)
+local function acquire_paused(reply, worker, limit, request_number)
+  if limit > 0 then
+    record_claim(worker, request_number, 0, {}, 0)
+  end
+  commit()
+  local base = begin_answer(reply, 'paused')
+  reply[base + 2] = '0'
+end
+
+-- Claims up to `limit` tasks of a lane and adds the answer to the reply; 0 probes the path and takes nothing.
+local function acquire(reply, owner, lane, limit, request_number, started)
   local behind = sweep(limit)
   local worker = read_worker(owner, request_number)
   if not worker then
-    return { 'unknown_worker' }
+    return add_answer(reply, { 'unknown_worker' })
   end
   local number, first_token, ids = string.match(worker.record, '^(%d+) (%d+) (.*)$')
-  if number == request_number then
-    return claim_reply('ok', '1', replay_grants(worker, first_token, ids))
-  elseif number and tonumber(number) > tonumber(request_number) then
-    return { 'stale_request', number }
+  if number and tonumber(number) > tonumber(request_number) then
+    return add_answer(reply, { 'stale_request', number })
+  elseif number == request_number then
+    local base = begin_answer(reply, 'ok')
+    reply[base + 5] = int(replay_grants(reply, worker, first_token, ids))
+    return
   end
   mark_seen(worker)
   if pause ~= '' then
-    commit()
-    return claim_reply('paused', '0', {})
+    return acquire_paused(reply, worker, limit, request_number)
+  elseif not fence_allows(limit) then
+    return add_answer(reply, { 'exhausted', 'fence' })
   end
-  local more, grants = lease_head(worker, lane, limit, request_number, started)
-  if not grants then
-    return { 'exhausted', 'fence' }
-  end
-  more = more or behind
-  if more then
+  local base = begin_answer(reply, 'ok')
+  local more, amount = lease_head(reply, worker, lane, limit, request_number, started)
+  reply[base + 5] = int(amount)
+  if more or behind then
     ring(lane)
+    commit()
+  else
+    commit()
+    reply[base + 2] = '0'
+    reply[base + 3] = next_due()
   end
-  commit()
-  return claim_reply('ok', more and '1' or '0', grants)
 end

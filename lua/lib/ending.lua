@@ -6,9 +6,22 @@
 -- What a read-only task leaves no evidence of: only what went wrong is worth a line there.
 local QUIET_CAUSES = { completed = true, returned = true, released = true }
 
--- The implicit effect of a non-idempotent task that records none: open from a raw claim until an ending that knows.
-local function open_handler(task)
-  if task.fields.side_effect == 'non_idempotent' and not task.fields.records_effects then
+-- Attempts that never began are none.
+local NO_ATTEMPT = { returned = true, unstarted = true }
+
+-- The implicit effect of a non-idempotent task that records none: open from its start until an ending that knows.
+local function has_implicit_effect(task)
+  return task.fields.side_effect == 'non_idempotent' and not task.fields.records_effects
+end
+
+-- Whether the holder still has to say that its handler begins.
+local function awaits_start(task)
+  return task.fields.unstarted or has_implicit_effect(task) and not task.fields.handler_open
+end
+
+local function start_handler(task)
+  drop(task, 'unstarted')
+  if has_implicit_effect(task) then
     put(task, 'handler_open', '1')
     increase(task, 'open_effects')
   end
@@ -62,13 +75,13 @@ local function note_ending(task, ending, to, rule)
 end
 
 -- ending: verb and cause; delay_ms, error, fingerprint, fresh_sequence, handler ('open' leaves it open).
--- Answers the new status and one detail: when it is due, or how many effects are open.
+-- Answers the new status and one detail: when a scheduled task is due, how many effects of any other are open.
 local function end_lease(task, ending)
   local counter = CAUSES[ending.cause]
   if counter ~= '' then
     increase(task, counter)
   end
-  if ending.cause == 'returned' then
+  if NO_ATTEMPT[ending.cause] then
     increase(task, 'attempts', -1)
   end
   if ending.cause == 'failed' then
@@ -85,17 +98,24 @@ local function end_lease(task, ending)
   end
   local to, rule = destination(task, ending)
   local due = to == 'scheduled' and now + (ending.delay_ms or 0) or nil
-  local detail = due and int(due) or ''
-  if to == 'completed' then
-    detail = task.fields.open_effects or '0'
-  end
+  local detail = due and int(due) or task.fields.open_effects or '0'
   put(task, 'ended', (task.fields.fencing_token or '0') .. ' ' .. ending.verb .. ' ' .. to .. ' ' .. detail)
   move(task, to, due)
   drop(task, 'lease_expires_at')
   drop(task, 'runtime_deadline')
+  drop(task, 'unstarted')
   note_ending(task, ending, to, rule)
   count(ending.cause)
   return to, detail
+end
+
+-- What an ending that the holder chose is answered.
+local function add_settled(reply, status, detail)
+  local size = #reply
+  reply[size + 1] = 'ok'
+  reply[size + 2] = status
+  reply[size + 3] = detail
+  reply[size + 4] = ''
 end
 
 -- An ending that the holder did not choose: the fence rises over its token, and it is told to look.

@@ -11,3 +11,8 @@ local function int(number)
   end
   return text
 end
+
+-- The same for a number that will not come again, such as a fencing token.
+local function int_once(number)
+  return string.format('%d', number)
+end

@@ -25,38 +25,37 @@ local function expect(kind, name)
   return size
 end
 
-local function append(lists, name, first, second)
-  local list = lists[name]
-  if not list then
-    list = {}
-    lists[name] = list
-  end
-  list[#list + 1] = first
-  if second ~= nil then
-    list[#list + 1] = second
-  end
+-- The list of changes to one key, which is read when the first of them is noted.
+local function list_for(lists, kind, name)
+  expect(kind, name)
+  local list = {}
+  lists[name] = list
+  return list
+end
+
+local function append_pair(list, first, second)
+  local size = #list
+  list[size + 1] = first
+  list[size + 2] = second
 end
 
 -- A task leaves and enters indexes only through these two.
 local function leave(index, id)
-  expect('zset', index)
-  append(plan.leaves, index, id)
+  local list = plan.leaves[index] or list_for(plan.leaves, 'zset', index)
+  list[#list + 1] = id
 end
 
 local function enter(index, score, id)
-  expect('zset', index)
-  append(plan.enters, index, int(score), id)
+  append_pair(plan.enters[index] or list_for(plan.enters, 'zset', index), int(score), id)
 end
 
 -- Enters an index unless the task is there already: for ids that stray indexes hold.
 local function fill(index, score, id)
-  expect('zset', index)
-  append(plan.fills, index, int(score), id)
+  append_pair(plan.fills[index] or list_for(plan.fills, 'zset', index), int(score), id)
 end
 
 local function put_value(hash, id, value)
-  expect('hash', hash)
-  append(plan.sets, hash, id, value)
+  append_pair(plan.sets[hash] or list_for(plan.sets, 'hash', hash), id, value)
 end
 
 local function drop_value(hash, id)
@@ -117,17 +116,13 @@ local function commit_meta()
 end
 
 local function commit_task(task)
-  if #task.set > 0 then
+  if task.set then
     redis.call('HSET', task.key, unpack(task.set))
-    task.set = {}
+    task.set = false
   end
-  local dropped = {}
-  for field in pairs(task.dropped) do
-    dropped[#dropped + 1] = field
-  end
-  if #dropped > 0 then
-    redis.call('HDEL', task.key, unpack(dropped))
-    task.dropped = {}
+  if task.dropped then
+    redis.call('HDEL', task.key, unpack(task.dropped))
+    task.dropped = false
   end
   task.planned = false
 end
@@ -168,6 +163,14 @@ local function commit(creating)
     redis.call('HINCRBY', KEYS[1], counter, amount)
   end
   plan = { tasks = {}, sets = {}, leaves = {}, enters = {}, fills = {}, commands = {}, counts = {} }
+end
+
+-- Adds one answer of a batch to a reply.
+local function add_answer(reply, answer)
+  local size = #reply
+  for position = 1, #answer do
+    reply[size + position] = answer[position]
+  end
 end
 
 -- The end of every script. A durable call makes one replicated write even when it changed nothing: a server with a

@@ -14,6 +14,7 @@ local CAUSES = {
   credential = 'releases',
   proposed = 'releases',
   returned = '',
+  unstarted = '',
   cancelled = '',
   completed = '',
 }
@@ -55,6 +56,14 @@ local APPLIES = {
   delayed = function(_, ending) return ending.delay_ms ~= nil end,
   otherwise = function() return true end,
 }
+
+-- Whether one more expiration would be the last. Leases of such a task say when their handler begins, so that a task is
+-- not dead because its neighbour kept killing their worker.
+local function on_last_expiration(task)
+  local fields = task.fields
+  return (fields.expirations or fields.max_expirations)
+    and number_of(task, 'expirations') + 1 >= number_of(task, 'max_expirations')
+end
 
 local function destination(task, ending)
   for _, row in ipairs(POLICY) do

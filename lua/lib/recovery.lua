@@ -3,9 +3,25 @@
 -- What time alone does to tasks: leases end and due tasks become ready. Every id is checked against its hash in the
 -- same step, so a task that was finished or renewed in between is left as it is.
 
-local LAST_ERROR = { expired = 'lease expired', max_runtime = 'max_runtime reached' }
+local LAST_ERROR = {
+  expired = 'lease expired', max_runtime = 'max_runtime reached', unstarted = 'lease expired before its handler began',
+}
 
--- Plans at most `limit` recoveries. Answers the tasks recovered, as groups of id, cause, new status, generation, owner.
+-- One recovered task as `reap` answers it.
+local RECOVERED_WIDTH = 6
+
+local function add_recovered(recovered, task, cause, to)
+  local fields = task.fields
+  local size = #recovered
+  recovered[size + 1] = task.id
+  recovered[size + 2] = cause
+  recovered[size + 3] = to
+  recovered[size + 4] = fields.claim_generation or '0'
+  recovered[size + 5] = fields.lease_owner or ''
+  recovered[size + 6] = fields.side_effect or ''
+end
+
+-- Plans at most `limit` recoveries. Answers the recovered tasks, and how many ids it took from `leased`.
 local function recover_expired(limit)
   local ids = redis.call('ZRANGEBYSCORE', prefix .. 'leased', '-inf', '(' .. int(now), 'LIMIT', 0, limit)
   local recovered = {}
@@ -16,12 +32,10 @@ local function recover_expired(limit)
     elseif tonumber(task.fields.lease_expires_at or '0') >= now then
       enter('leased', tonumber(task.fields.lease_expires_at), id)
     else
-      local cause = expiry_cause(task)
-      local owner = task.fields.lease_owner or ''
-      local to = take_lease(task, { verb = cause, cause = cause, last_error = LAST_ERROR[cause] })
-      for _, value in ipairs({ id, cause, to, task.fields.claim_generation or '0', owner }) do
-        recovered[#recovered + 1] = value
-      end
+      local verb = expiry_cause(task)
+      local cause = task.fields.unstarted and 'unstarted' or verb
+      local to = take_lease(task, { verb = verb, cause = cause, last_error = LAST_ERROR[cause] })
+      add_recovered(recovered, task, cause, to)
     end
   end
   return recovered, #ids

@@ -5,6 +5,16 @@
 
 local tasks = {}
 
+-- A table with room for the fields of a leased task: one that grows field by field is rebuilt five times. A field that
+-- the hash does not have reads as false.
+local function with_room()
+  return {
+    status = false, name = false, side_effect = false, created_at = false, nonce = false, sequence = false,
+    lease_owner = false, lease_expires_at = false, claim_generation = false, fencing_token = false, attempts = false,
+    claimed_at = false, ended = false, records_effects = false, open_effects = false, handler_open = false,
+  }
+end
+
 -- The hash as a table, nil when there is none, false when the key holds something else.
 local function read_hash(key)
   local flat = read_or_nil('HGETALL', key)
@@ -13,7 +23,7 @@ local function read_hash(key)
   elseif #flat == 0 then
     return nil
   end
-  local fields = {}
+  local fields = with_room()
   for position = 1, #flat, 2 do
     fields[flat[position]] = flat[position + 1]
   end
@@ -31,36 +41,52 @@ local function read_task(id)
   if not fields then
     return nil, fields == nil and 'unknown' or 'broken'
   end
-  task = { id = id, key = key, fields = fields, set = {}, dropped = {}, planned = false }
+  task = { id = id, key = key, fields = fields, set = false, dropped = false, planned = false }
   tasks[id] = task
   return task
 end
 
 local function plan_task(task)
-  if not task.planned then
-    task.planned = true
-    plan.tasks[#plan.tasks + 1] = task
+  task.planned = true
+  plan.tasks[#plan.tasks + 1] = task
+end
+
+local function without(list, unwanted)
+  local kept = {}
+  for _, value in ipairs(list) do
+    if value ~= unwanted then
+      kept[#kept + 1] = value
+    end
   end
+  return #kept > 0 and kept
 end
 
 local function put(task, field, value)
-  plan_task(task)
+  if not task.planned then
+    plan_task(task)
+  end
   task.fields[field] = value
-  task.dropped[field] = nil
-  task.set[#task.set + 1] = field
-  task.set[#task.set + 1] = value
+  if task.dropped then
+    task.dropped = without(task.dropped, field)
+  end
+  local set = task.set
+  if set then
+    local size = #set
+    set[size + 1] = field
+    set[size + 2] = value
+  else
+    task.set = { field, value }
+  end
 end
 
--- Several fields at once: a flat list of names and values, which becomes the task's own.
-local function put_all(task, list)
-  plan_task(task)
-  local fields, dropped, set = task.fields, task.dropped, task.set
-  for position = 1, #list, 2 do
-    local field = list[position]
-    fields[field] = list[position + 1]
-    dropped[field] = nil
+-- Notes several fields at once, whose values `task.fields` has already and of which none was dropped before: a flat
+-- list of names and values.
+local function note_set(task, list)
+  if not task.planned then
+    plan_task(task)
   end
-  if #set == 0 then
+  local set = task.set
+  if not set then
     task.set = list
     return
   end
@@ -71,9 +97,16 @@ end
 
 local function drop(task, field)
   if task.fields[field] then
-    plan_task(task)
-    task.fields[field] = nil
-    task.dropped[field] = true
+    if not task.planned then
+      plan_task(task)
+    end
+    task.fields[field] = false
+    local dropped = task.dropped
+    if dropped then
+      dropped[#dropped + 1] = field
+    else
+      task.dropped = { field }
+    end
   end
 end
 
@@ -94,7 +127,7 @@ end
 
 -- A task starts with a hash that is not there yet; enqueue has read the key.
 local function new_task(id)
-  local task = { id = id, key = prefix .. 'task:' .. id, fields = {}, set = {}, dropped = {}, planned = false }
+  local task = { id = id, key = prefix .. 'task:' .. id, fields = {}, set = false, dropped = false, planned = false }
   tasks[id] = task
   return task
 end

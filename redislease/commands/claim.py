@@ -80,25 +80,27 @@ def claim_args(owner: str, request_number: int, limit: int, lane_name: str, star
     }
 
 
-def _grant(group: Reply) -> Grant:
+def _grant(group: Reply, now: int) -> Grant:
     """One lease; positional, and each value read once, since a busy worker reads thousands a second."""
     task_id = group[0].decode("utf-8", "replace")
+    expires_at = int(group[5])
     return Grant(
         task_id,
         group[1].decode("utf-8", "replace"),
         group[2].decode("utf-8", "replace"),
         int(group[3]),
         int(group[4]),
-        int(group[5]),
-        int(group[6]),
-        int(group[7]),
-        int(group[8]) if group[8] else None,
+        expires_at,
+        expires_at - now,
+        int(group[6] or limits.LEASE_MS),
+        int(group[7]) if group[7] else None,
+        int(group[8]),
         int(group[9]),
         int(group[10]),
-        int(group[11]),
-        group[12].decode("utf-8", "replace") or task_id,
-        group[13].decode("utf-8", "replace"),
-        int(group[14] or 0),
+        group[11].decode("utf-8", "replace") or task_id,
+        group[12].decode("utf-8", "replace"),
+        int(group[13] or 0),
+        bool(group[14]),
         bool(group[15]),
         group[16],
     )
@@ -119,10 +121,11 @@ def parse_claim(reply: Reply) -> Claimed:
         raise ServerUnavailable("the reply of a claim was lost and newer claims have replaced its record")
     if word == "exhausted":
         raise _exhausted(reply)
+    now = int(reply[3])
     return Claimed(
-        grants=[_grant(group) for group in groups(reply, 6, int(reply[5]))],
+        grants=[_grant(group, now) for group in groups(reply, 6, int(reply[5]))],
         more=text(reply[1]) == "1",
         paused=word == "paused",
         next_due_at=optional_int(reply[2]),
-        now=int(reply[3]),
+        now=now,
     )

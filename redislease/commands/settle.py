@@ -92,14 +92,18 @@ def complete(completions: Sequence[Completion], claim: NextClaim | None = None) 
     return Call("complete", shipped()["complete"].bind(rows, **wanted), _parse_complete)
 
 
-def _read_completed(group: list[str]) -> Settled:
-    return Settled(group[1], open_effects=int(group[2] or 0), replay=group[3] == "replay")
+def _read_settled(group: list[str]) -> Settled:
+    """The detail is when a scheduled task is due, and how many effects are open for any other."""
+    status, detail, replay = group[1], int(group[2]), group[3] == "replay"
+    if status == "scheduled":
+        return Settled(status, due_at=detail, replay=replay)
+    return Settled(status, open_effects=detail, replay=replay)
 
 
 def _parse_complete(reply: Reply) -> Completed:
     first_group = FIRST_GROUP + 1
     claimed_from = first_group + int(reply[2]) * int(reply[3])
-    answers = each(reply[:claimed_from], first_group, _read_completed)
+    answers = each(reply[:claimed_from], first_group, _read_settled)
     if len(reply) == claimed_from:
         return answers, None
     try:
@@ -108,12 +112,8 @@ def _parse_complete(reply: Reply) -> Completed:
         return answers, refusal
 
 
-def _read_returned(group: list[str]) -> Settled:
-    return Settled(group[1], due_at=int(group[2]) if group[2] else None, replay=group[3] == "replay")
-
-
 def _parse_returned(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, _read_returned)
+    return each(reply, FIRST_GROUP, _read_settled)
 
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:

@@ -19,8 +19,10 @@ def reap(limit: int = limits.REAP) -> Call[Reaped]:
 def _parse(reply: Reply) -> Reaped:
     words = texts(reply)
     recovered = [
-        Recovery(id=task_id, cause=cause, status=status, generation=int(generation), owner=owner)
-        for task_id, cause, status, generation, owner in groups(words, 8, int(words[7]))
+        Recovery(
+            id=task_id, cause=cause, status=status, generation=int(generation), owner=owner, side_effect=side_effect
+        )
+        for task_id, cause, status, generation, owner, side_effect in groups(words, 8, int(words[7]))
     ]
     return Reaped(
         recovered=recovered,

@@ -43,6 +43,7 @@ def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]
         retry=(retry or b"").decode(),
         created_at=task.created_at,
         records_effects=task.records_effects,
+        unstarted=False,
         payload=payload or b"",
     )
     return handle.owner, grant, sent_s
