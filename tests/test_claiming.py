@@ -171,10 +171,31 @@ def test_a_claim_repeated_after_sixteen_newer_ones_is_stale(queue: Any) -> None:
     assert queue.stats().states["leased"] == 17
 
 
-def test_an_empty_claim_is_not_remembered(queue: Any) -> None:
+def test_a_late_copy_of_an_empty_claim_claims_nothing(queue: Any) -> None:
+    """Else its sender, who has moved on, would hold a lease that it knows nothing of."""
     owner = queue.register("me").name
     assert queue.run(commands.claim(owner, 1)).grants == []
     put(queue, "a")
+    late = queue.run(commands.claim(owner, 1))
+    assert (late.grants, late.more) == ([], True)
+    assert len(queue.run(commands.claim(owner, 2)).grants) == 1
+
+
+def test_a_late_copy_of_a_claim_that_met_a_pause_claims_nothing(queue: Any) -> None:
+    put(queue, "a")
+    owner = queue.register("me").name
+    queue.pause(by="ops", reason="deploy")
+    assert queue.run(commands.claim(owner, 1)).paused
+    queue.resume(by="ops", reason="done")
+    assert queue.run(commands.claim(owner, 1)).grants == []
+    assert len(queue.run(commands.claim(owner, 2)).grants) == 1
+
+
+def test_a_probe_takes_nothing_and_is_not_remembered(queue: Any) -> None:
+    put(queue, "a")
+    owner = queue.register("me").name
+    probe = queue.run(commands.claim(owner, 1, limit=0))
+    assert (probe.grants, probe.more) == ([], True)
     assert len(queue.run(commands.claim(owner, 1)).grants) == 1
 
 
@@ -225,7 +246,7 @@ def test_a_stray_id_neither_blocks_the_head_nor_is_handed_out(
     queue.claim()[0].complete()
     redis_client.zadd(keys.index("ready"), {"no-hash": 0, done.id: 1, "wrong-type": 2})
     redis_client.rpush(keys.task("wrong-type"), "x")
-    assert names(queue.claim(2)) == []
+    assert names(queue.claim(3)) == []
     assert names(queue.claim(2)) == ["a", "b"]
     assert redis_client.zrange(keys.base + "orphans", 0, -1) == [b"no-hash", b"wrong-type"]
     assert (queue.get(done.id).status, redis_client.zscore(keys.index("ready"), done.id)) == ("completed", None)

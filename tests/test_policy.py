@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 from virtual_clock import VirtualClock
+
+from redislease.commands.claim import claim
+from redislease.commands.effects import Intended, Intent, intent
+from redislease.commands.settle import Return, release
+from redislease.effect_records import HANDLER
+from redislease.handle import Handle
 
 pytestmark = pytest.mark.contract
 
@@ -158,11 +165,83 @@ def test_an_expiry_never_undoes_a_decision(queue: Any, clock: VirtualClock) -> N
 
 
 def test_never_started_is_not_an_attempt(queue: Any) -> None:
-    from redislease.commands.settle import Return, release
-    from redislease.handle import Handle
-
     lease = leased(queue, side_effect="non_idempotent")
     given_back = Return(Handle.decode(lease.handle()), never_started=True)
     assert [answer.status for answer in queue.run(release([given_back]))] == ["ready"]
     task = queue.get(lease.id)
     assert (task.attempts, task.releases, task.open_effects, task.claim_generation) == (0, 0, 0, 1)
+
+
+def reserved(queue: Any, owner: str, number: int) -> Any:
+    """A claim as a worker makes it, which says later when each handler begins."""
+    (grant,) = queue.run(claim(owner, number, started=False)).grants
+    return grant
+
+
+def begin(queue: Any, owner: str, grant: Any) -> str:
+    """What a worker says right before a handler begins."""
+    handle = Handle(queue.name, grant.id, owner, grant.generation, grant.token)
+    (answer,) = queue.run(intent([Intent(handle, HANDLER, "-", HANDLER, "-")]))
+    return answer.word if isinstance(answer, Intended) else answer.reason
+
+
+@pytest.mark.parametrize("side_effect", CLASSES)
+def test_what_never_began_is_not_dead_of_its_neighbours(queue: Any, clock: VirtualClock, side_effect: str) -> None:
+    """Tasks that wait in a process which another task kills again and again."""
+    task = queue.enqueue("work", side_effect=side_effect, max_expirations=3)
+    owner = queue.register("me").name
+    for number in range(1, 8):
+        grant = reserved(queue, owner, number)
+        assert grant.unstarted == (number > 2), "only the last expiration is looked at so closely"
+        clock.advance_ms(60_001)
+    queue.reap()
+    state = queue.get(task.id)
+    assert (state.status, state.expirations, state.attempts, state.claim_generation) == ("ready", 2, 2, 7)
+    causes = [entry.event for entry in queue.evidence(task.id)]
+    assert causes == ["expired", "expired", *["unstarted"] * 5]
+
+
+def test_what_began_and_kills_its_worker_is_dead(queue: Any, clock: VirtualClock) -> None:
+    task = queue.enqueue("work", side_effect="idempotent", max_expirations=2)
+    owner = queue.register("me").name
+    reserved(queue, owner, 1)
+    clock.advance_ms(60_001)
+    grant = reserved(queue, owner, 2)
+    assert [begin(queue, owner, grant), begin(queue, owner, grant)] == ["open", "open"], "it may be said twice"
+    clock.advance_ms(60_001)
+    (recovery,) = queue.reap().recovered
+    assert (recovery.cause, recovery.status, recovery.side_effect) == ("expired", "dead", "idempotent")
+    assert begin(queue, owner, grant) == "expired"
+    assert (queue.get(task.id).expirations, queue.get(task.id).open_effects) == (2, 0)
+
+
+def test_whoever_acts_at_once_need_not_say_so(queue: Any, clock: VirtualClock) -> None:
+    task = queue.enqueue("work", side_effect="idempotent", max_expirations=1)
+    assert queue.claim()
+    clock.advance_ms(60_001)
+    assert queue.reap().recovered[0].status == "dead"
+    assert queue.get(task.id).expirations == 1
+
+
+def test_a_mark_is_gone_with_its_lease(queue: Any, redis_client: redis.Redis, clock: VirtualClock) -> None:
+    task = queue.enqueue("work", side_effect="idempotent", max_expirations=1)
+    owner = queue.register("me").name
+    grant = reserved(queue, owner, 1)
+    assert redis_client.hget(queue.keys.task(task.id), "unstarted") == b"1"
+    handle = Handle(queue.name, grant.id, owner, grant.generation, grant.token)
+    queue.run(release([Return(handle, never_started=True)]))
+    assert redis_client.hget(queue.keys.task(task.id), "unstarted") is None
+    queue.claim()
+    clock.advance_ms(60_001)
+    assert queue.reap().recovered[0].status == "dead"
+
+
+@pytest.mark.parametrize(("side_effect", "open_effects"), [("idempotent", 0), ("non_idempotent", 1)])
+def test_an_ending_answers_what_it_leaves_open(queue: Any, side_effect: str, open_effects: int) -> None:
+    for retry in (False, True):
+        lease = leased(queue, side_effect=side_effect)
+        answer = lease.fail("x", retry=retry, delay=1)
+        again = lease.fail("x", retry=retry, delay=1)
+        assert (answer.open_effects, again.open_effects) == (open_effects, open_effects)
+        assert (answer.due_at is not None) == (answer.status == "scheduled")
+        assert answer.status == queue.get(lease.id).status

@@ -33,6 +33,7 @@ COUNTED_AS = {
     "credential": "releases",
     "proposed": "releases",
     "returned": "",
+    "unstarted": "",
     "cancelled": "",
     "completed": "",
 }
