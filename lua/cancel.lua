@@ -18,19 +18,13 @@ local nonce = ARGV[3]
 local by = ARGV[4]
 local reason = ARGV[5]
 
-local function cancel()
-  local task = read_task(id)
-  if not task then
-    return { 'unknown' }
-  end
-  local answer = decided_before(task, nonce)
-  if answer then
-    return answer
-  end
-  local from = task.fields.status
-  if TERMINAL[from] then
+local function refusal(task)
+  if TERMINAL[task.fields.status] then
     return conflict(task, 'status')
   end
+end
+
+local function cancel(task, from)
   if from == 'leased' then
     take_lease(task, { verb = 'cancelled', cause = 'cancelled', last_error = 'cancelled' })
   else
@@ -38,9 +32,8 @@ local function cancel()
     move(task, 'cancelled')
     count('cancelled')
   end
-  return record_decision(task, { verb = 'cancel', nonce = nonce, by = by, reason = reason }, from)
 end
 
-local reply = cancel()
+local reply = decide(id, { verb = 'cancel', nonce = nonce, by = by, reason = reason }, refusal, cancel)
 commit()
 return finish(reply, durable)

@@ -14,7 +14,10 @@ local promoted = promote_due(limit)
 local recovered, looked_at = recover_expired(limit)
 commit()
 local more = promoted == limit or looked_at == limit
-local reply = { 'ok', more and '1' or '0', next_due(), int(now), int(fence), int(promoted), int(#recovered / RECOVERED_WIDTH), int(RECOVERED_WIDTH) }
+local reply = {
+  'ok', more and '1' or '0', next_due(), int(now), int(fence), int(promoted), int(#recovered / RECOVERED_WIDTH),
+  int(RECOVERED_WIDTH),
+}
 for _, value in ipairs(recovered) do
   reply[#reply + 1] = value
 end

@@ -20,15 +20,7 @@ local nonce = ARGV[4]
 local by = ARGV[5]
 local reason = ARGV[6]
 
-local function requeue()
-  local task = read_task(id)
-  if not task then
-    return { 'unknown' }
-  end
-  local answer = decided_before(task, nonce)
-  if answer then
-    return answer
-  end
+local function refusal(task)
   if task.fields.status ~= 'dead' then
     return conflict(task, 'status')
   elseif (task.fields.fencing_token or '') ~= token then
@@ -36,14 +28,16 @@ local function requeue()
   elseif APPLIES.in_doubt(task) then
     return conflict(task, 'open_effects')
   end
+end
+
+local function requeue(task)
   raise_fence()
   forgive(task)
   drop(task, 'sequence')
   move(task, 'ready')
   count('requeued')
-  return record_decision(task, { verb = 'requeue', nonce = nonce, by = by, reason = reason }, 'dead')
 end
 
-local reply = requeue()
+local reply = decide(id, { verb = 'requeue', nonce = nonce, by = by, reason = reason }, refusal, requeue)
 commit()
 return finish(reply, durable)

@@ -89,16 +89,11 @@ local function settle_effects(task)
   enter(task.fields.status, now, id)
 end
 
-local function resolve()
-  local task = read_task(id)
-  if not task then
-    return { 'unknown' }
-  end
-  local answer = decided_before(task, nonce) or not_now(task) or not_open(task)
-  if answer then
-    return answer
-  end
-  local from = task.fields.status
+local function refusal(task)
+  return not_now(task) or not_open(task)
+end
+
+local function resolve(task, from)
   raise_fence()
   local effects = close_decided(task)
   forgive(task)
@@ -112,9 +107,8 @@ local function resolve()
   end
   count('resolved')
   note(id, evidence_line('effects_decided', 'by', json_string(by), 'effects', effects))
-  return record_decision(task, { verb = 'resolve', nonce = nonce, by = by, reason = reason }, from)
 end
 
-local reply = resolve()
+local reply = decide(id, { verb = 'resolve', nonce = nonce, by = by, reason = reason }, refusal, resolve)
 commit()
 return finish(reply, durable)

@@ -20,24 +20,18 @@ local nonce = ARGV[4]
 local by = ARGV[5]
 local reason = ARGV[6]
 
-local function revoke()
-  local task = read_task(id)
-  if not task then
-    return { 'unknown' }
-  end
-  local answer = decided_before(task, nonce)
-  if answer then
-    return answer
-  end
+local function refusal(task)
   if task.fields.status ~= 'leased' then
     return conflict(task, 'status')
   elseif task.fields.fencing_token ~= token then
     return conflict(task, 'token')
   end
-  take_lease(task, { verb = 'revoked', cause = 'revoked', last_error = 'revoked' })
-  return record_decision(task, { verb = 'revoke', nonce = nonce, by = by, reason = reason }, 'leased')
 end
 
-local reply = revoke()
+local function revoke(task)
+  take_lease(task, { verb = 'revoked', cause = 'revoked', last_error = 'revoked' })
+end
+
+local reply = decide(id, { verb = 'revoke', nonce = nonce, by = by, reason = reason }, refusal, revoke)
 commit()
 return finish(reply, durable)

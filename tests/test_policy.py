@@ -197,7 +197,7 @@ def test_what_never_began_is_not_dead_of_its_neighbours(queue: Any, clock: Virtu
     queue.reap()
     state = queue.get(task.id)
     assert (state.status, state.expirations, state.attempts, state.claim_generation) == ("ready", 2, 2, 7)
-    causes = [entry.event for entry in queue.evidence(task.id)]
+    causes = [entry["event"] for entry in queue.evidence(task.id)]
     assert causes == ["expired", "expired", *["unstarted"] * 5]
 
 

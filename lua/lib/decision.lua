@@ -30,6 +30,22 @@ local function record_decision(task, operator, from)
   return { 'ok', to, token }
 end
 
+-- One decision about one task: repeated it gets the same answer, and what is refused changes nothing. `refusal` answers
+-- why it may not be made now, if it may not; `carry_out` plans it.
+local function decide(id, operator, refusal, carry_out)
+  local task = read_task(id)
+  if not task then
+    return { 'unknown' }
+  end
+  local answer = decided_before(task, operator.nonce) or refusal(task)
+  if answer then
+    return answer
+  end
+  local from = task.fields.status
+  carry_out(task, from)
+  return record_decision(task, operator, from)
+end
+
 -- A person looked at the task: its history no longer counts against it.
 local function forgive(task)
   for _, field in ipairs({ 'failures', 'expirations', 'same_errors', 'error_fingerprint' }) do

@@ -24,6 +24,7 @@ class Lease(NamedTuple):
         cap: The deadline that no renewal passes; 0 without one.
         live: It was neither settled, recovered nor taken away.
         settled: The verb and the answer of the settle that was accepted, until a later lease of the task has ended.
+        unstarted: Its holder was asked to say when the handler begins, and has not said so.
     """
 
     task: bytes
@@ -36,6 +37,7 @@ class Lease(NamedTuple):
     cap: int = 0
     live: bool = True
     settled: tuple[bytes, ...] = ()
+    unstarted: bool = False
 
     def holds(self, now: int) -> bool:
         """Whether its holder may act."""
@@ -43,7 +45,7 @@ class Lease(NamedTuple):
 
     def ended(self, *settled: bytes) -> Lease:
         """The same lease after its end."""
-        return self._replace(live=False, request=0, expires=0, renewed=0, cap=0, settled=settled)
+        return self._replace(live=False, request=0, expires=0, renewed=0, cap=0, settled=settled, unstarted=False)
 
 
 class Effect(NamedTuple):
@@ -184,6 +186,11 @@ class Ghost(NamedTuple):
         """The same after a renewal."""
         told = lease._replace(expires=expires, renewed=now)
         return self._replace(leases=tuple(told if old is lease else old for old in self.leases))
+
+    def start(self, lease: Lease) -> Ghost:
+        """The same after a handler has begun."""
+        begun = lease._replace(unstarted=False)
+        return self._replace(leases=tuple(begun if old is lease else old for old in self.leases))
 
     def record(self, effect: Effect) -> Ghost:
         """The same with an effect as it is now."""

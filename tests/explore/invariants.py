@@ -148,12 +148,16 @@ def _lease(view: View, task: bytes, now: Fields) -> Iterator[str]:
     if now[b"status"] != b"leased":
         if lease is not None:
             yield f"{name} is {now[b'status'].decode()}, and the lease of its holder was not ended"
+        if b"unstarted" in now:
+            yield f"{name} is {now[b'status'].decode()} and still waits for its handler's start"
         if b"lease_expires_at" in now or b"runtime_deadline" in now:
             yield f"{name} is {now[b'status'].decode()} and still expires"
         return
     if lease is None:
         yield f"{name} is leased, and nobody holds it"
         return
+    if (b"unstarted" in now) != lease.unstarted:
+        yield f"{name} waits for its handler's start, or not, unlike its holder knows"
     told = (lease.owner, b"%d" % lease.generation, b"%d" % lease.token, b"%d" % lease.expires)
     names = (b"lease_owner", b"claim_generation", b"fencing_token", b"lease_expires_at")
     stored = tuple(now.get(one) for one in names)

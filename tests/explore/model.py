@@ -107,8 +107,15 @@ def recovered(view: View, task: bytes) -> Ending | None:
     """How a sweep ends the lease of a task, if it has expired."""
     fields = view.task(task)
     if fields and fields[b"status"] == b"leased" and int(fields[b"lease_expires_at"]) < view.now:
-        return Ending(expiry_cause(fields))
+        lease = view.ghost.live(task)
+        return Ending("unstarted" if lease and lease.unstarted else expiry_cause(fields))
     return None
+
+
+def on_last_expiration(fields: Fields, ending: Ending | None) -> bool:
+    """Whether a task that ends so has one expiration left."""
+    counted = ending is not None and COUNTS_AS.get(ending.cause) == b"expirations"
+    return number(fields, b"expirations") + counted + 1 >= number(fields, b"max_expirations")
 
 
 def is_due(view: View, task: bytes) -> bool:

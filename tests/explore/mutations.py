@@ -123,7 +123,7 @@ MUTATIONS = (
     ),
     Mutation("a late revoke takes effect", "revoke.lua", "task.fields.fencing_token ~= token", "false", OPERATING),
     Mutation("a late pause takes effect", "pause.lua", "seen_epoch ~= epoch", "false", OPERATING),
-    Mutation("a cancelled task is cancelled again", "cancel.lua", "if TERMINAL[from] then", "if false then", OPERATING),
+    Mutation("a cancelled task is cancelled again", "cancel.lua", "if TERMINAL[task.fields.status] then", "if false then", OPERATING),
     Mutation(
         "retention without a floor", "purge.lua", "math.max(tonumber(retention), LIMIT.retention_floor_ms)",
         "tonumber(retention)", OPERATING,
@@ -153,6 +153,23 @@ MUTATIONS = (
     Mutation(
         "a wrong reason", "lib/guard.lua", "  elseif names_me then\n    return ended_verb",
         "  elseif names_me then\n    return 'superseded'", HOLDING,
+    ),
+    Mutation(
+        "an empty claim is not recorded", "lib/acquire.lua", "  if limit > 0 then\n    record_claim(worker, request_number, t",
+        "  if amount > 0 then\n    record_claim(worker, request_number, t", HOLDING,
+    ),
+    Mutation(
+        "a claim that met a pause is not recorded", "lib/acquire.lua",
+        "    record_claim(worker, request_number, 0, {}, 0)\n", "", OPERATING,
+    ),
+    Mutation("what never began counts", "lib/policy.lua", "unstarted = ''", "unstarted = 'expirations'", EFFECTS),
+    Mutation(
+        "a start is not noted", "lib/ending.lua", "  drop(task, 'unstarted')\n  if has_implicit_effect",
+        "  if has_implicit_effect", EFFECTS,
+    ),
+    Mutation(
+        "a mark outlives its lease", "lib/ending.lua", "  drop(task, 'unstarted')\n  note_ending", "  note_ending",
+        EFFECTS,
     ),
     Mutation("a stray id is handed out", "lib/acquire.lua", "task.fields.status ~= lane", "false", FAULTS),
 )  # fmt: skip

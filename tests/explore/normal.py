@@ -42,7 +42,6 @@ ONLY_READ = frozenset(
     (
         *(
             b"created_at",
-            b"claimed_at",
             b"renewals",
             b"first_renewal_at",
             b"longest_gap_ms",
@@ -53,7 +52,7 @@ ONLY_READ = frozenset(
     )
 )
 OF_META = frozenset((b"layout", b"fence", b"sequence", b"pause", b"epoch", b"pause_nonce", b"paused_epoch"))
-MOMENTS = frozenset((b"lease_expires_at", b"renewed_at"))
+MOMENTS = frozenset((b"lease_expires_at", b"claimed_at", b"renewed_at"))
 INDEX_OF = {key: status for status, key in INDEXES.items()}
 REMEMBERED = 500_000
 PIECES = ("read", "time", "tokens", "sequences", "requests", "workers", "nonces")
@@ -146,6 +145,8 @@ class Normal:
                 del stored[name]
             if stored[b"status"] != b"leased":
                 stored.pop(b"renewed_at", None)
+            if stored[b"status"] != b"leased" or b"renewed_at" in stored:
+                stored.pop(b"claimed_at", None)
         for name in MOMENTS & stored.keys():
             stored[name] = b"%d" % naming.moment(int(stored[name]))
         if b"runtime_deadline" in stored:

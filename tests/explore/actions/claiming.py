@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..ghost import HANDLER, Effect, Ghost, Lease
-from ..model import Outcome
+from ..model import Outcome, on_last_expiration, recovered
 from ..texts import Fields
 from ..view import View
 from .action import Action, Caller, Parameters, action, expect, outcome_of, sweep
 
-GRANT = ("id", "name", "side_effect", "generation", "token", "expires_at", "remaining_ms", "lease_ms", "deadline")
+GRANT = (
+    *("id", "name", "side_effect", "generation", "token", "expires_at", "lease_ms", "deadline", "attempts", "failures"),
+    *("priority", "idempotency_key", "retry", "created_at", "records_effects", "unstarted"),
+)
 REMEMBERED_REQUESTS = 2
 SEQUENCES = 1 << 44
 
@@ -45,7 +48,7 @@ def read_claim(view: View, outcome: Outcome, reply: tuple[Any, ...], asked: dict
         )
         return
     outcome.granted = leases
-    _check_grants(view, outcome, paused, limit)
+    _check_grants(view, outcome, paused, asked)
     outcome.ghost = _after(view, outcome.ghost, leases, position, asked)
 
 
@@ -60,12 +63,11 @@ def _lease(view: View, group: tuple[Any, ...], worker: bytes, request: int) -> L
         expires=int(told["expires_at"]),
         renewed=view.now,
         cap=int(told["deadline"] or 0),
+        unstarted=told["unstarted"] == b"1",
     )
 
 
 def _after(view: View, ghost: Ghost, leases: list[Lease], position: int, asked: dict[str, Any]) -> Ghost:
-    if not leases:
-        return ghost  # an empty claim is not recorded: its number is as good as new
     requests, recorded = list(ghost.requests), list(ghost.recorded)
     requests[position] = asked["request_number"]
     recorded[position] = (*recorded[position], requests[position])[-REMEMBERED_REQUESTS:]
@@ -76,7 +78,8 @@ def _after(view: View, ghost: Ghost, leases: list[Lease], position: int, asked: 
     return ghost._replace(requests=tuple(requests), recorded=tuple(recorded))
 
 
-def _check_grants(view: View, outcome: Outcome, paused: bool, limit: int) -> None:
+def _check_grants(view: View, outcome: Outcome, paused: bool, asked: dict[str, Any]) -> None:
+    limit = asked["limit"]
     known = {kind.id for kind in view.scope.tasks}
     expect(outcome, not (paused and outcome.granted), "a paused queue granted a lease")
     expect(outcome, len(outcome.granted) <= limit, "more was granted than asked for")
@@ -92,6 +95,8 @@ def _check_grants(view: View, outcome: Outcome, paused: bool, limit: int) -> Non
         length = int(before.get(b"lease_ms", b"60000"))
         expires = min(view.now + length, cap) if cap else view.now + length
         expect(outcome, (lease.expires, lease.cap) == (expires, cap), "the lease is not as long as it should be")
+        last = on_last_expiration(before, recovered(view, lease.task))
+        expect(outcome, lease.unstarted == (last and not asked["started"]), "a handler's start is asked for, or not")
         still = outcome.ghost.live(lease.task)
         if still is not None and still.holds(view.now):
             outcome.problems.append(f"G1: {lease.task!r} is leased to two holders")

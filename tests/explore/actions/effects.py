@@ -30,7 +30,7 @@ class Intent(Action):
             if lease.holds(view.now):
                 yield position, KEY, "n1", REQUESTS[1]
                 yield position, KEY, "n2", REQUESTS[0]
-                if view.scope.task(lease.task).has_implicit_effect:
+                if lease.unstarted or view.scope.task(lease.task).has_implicit_effect:
                     yield position, HANDLER.decode(), "n1", ""
 
     def perform(self, view: View, call: Caller, *parameters: Any) -> Outcome:
@@ -46,10 +46,12 @@ class Intent(Action):
         answer = answer_of("intent", ran)
         right, opened = _answer(view, lease, asked)
         expect(outcome, answer[: len(right)] == right, f"an intent was answered {answer}, not {right}")
+        if key == HANDLER.decode() and answer[0] == b"open":
+            outcome.ghost = view.ghost.start(lease)
         if opened is None:
-            outcome.refused = True
+            outcome.refused = outcome.ghost == view.ghost
         elif opened != view.ghost.effect(lease.task, opened.key):
-            outcome.ghost = view.ghost.record(opened)
+            outcome.ghost = outcome.ghost.record(opened)
         return outcome
 
 
@@ -60,9 +62,10 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     if not lease.holds(view.now):
         return refusal(view, lease, b"intent"), None
     if asked.key == HANDLER:
-        if record is not None:
+        implicit = Effect(lease.task, HANDLER) if view.scope.task(lease.task).has_implicit_effect else None
+        if not lease.unstarted and record == implicit:
             return (b"open",), record
-        return ((b"paused",), None) if view.ghost.pause == b"effects" else ((b"open",), Effect(lease.task, HANDLER))
+        return ((b"paused",), None) if view.ghost.pause == b"effects" else ((b"open",), implicit)
     if record and mine and record.nonce == asked.nonce and record.state == b"open":
         return (b"open",), record
     if view.ghost.pause == b"effects":
