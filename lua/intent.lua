@@ -16,13 +16,27 @@ local function granted_before(record, call)
   return record and record.token == call.token and record.nonce == call.nonce and record.state == 'open'
 end
 
+-- An earlier try of this attempt, which was closed as not done: a late copy of it must not begin again.
+local function is_spent(record, call)
+  return string.find(record.spent .. ',', ',' .. call.nonce .. ',', 1, true)
+end
+
+-- The nonces of this attempt that the next one replaces; a copy that comes later than so many more is not known.
+local function spent_before(record, call)
+  if not record or record.token ~= call.token then
+    return ''
+  end
+  return string.sub(',' .. record.nonce .. record.spent, 1, LIMIT.spent_nonces)
+end
+
 local function go_ahead(record)
   return { 'open', record.left_open_by ~= '0' and 'again' or '', '', '' }
 end
 
 -- What to answer about an effect that has a record already; nil: it may go ahead.
 local function answer_recorded(task, record, call)
-  if record.token == call.token and (record.nonce == call.nonce or record.state ~= 'not_done') then
+  if record.token == call.token
+    and (record.nonce == call.nonce or record.state ~= 'not_done' or is_spent(record, call)) then
     return { 'reused', record.digest, record.opened_at, record.generation }
   elseif record.state == 'not_done' then
     return nil
@@ -44,9 +58,9 @@ local function open_effect(task, record, call)
     increase(task, 'effects')
   end
   local opened = {
-    state = 'open', token = call.token, generation = call.generation, nonce = call.nonce, digest = call.digest,
-    opened_at = int(now), closed_at = '0', left_open_by = again and record.generation or '0', name = call.name,
-    outcome = '', late = '',
+    state = 'open', token = call.token, generation = call.generation, nonce = call.nonce,
+    spent = spent_before(record, call), digest = call.digest, opened_at = int(now), closed_at = '0',
+    left_open_by = again and record.generation or '0', name = call.name, outcome = '', late = '',
   }
   write_effect(task, call.key, opened)
   note_effect(task, 'intent', call.key, 'name', json_string(call.name), 'digest', json_string(call.digest), 'again',

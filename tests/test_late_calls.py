@@ -143,3 +143,22 @@ def test_a_completion_is_replayed_until_the_purge(stage: Stage) -> None:
     stage.clock.advance_ms(2_000)
     assert stage.queue.purge(completed=0).completed == 1
     assert stage.queue.run(call)[0] == [Lost("unknown", None, None)]
+
+
+def test_an_intent_that_comes_after_later_tries_of_its_attempt_opens_nothing(stage: Stage, clock: VirtualClock) -> None:
+    """Each try has a nonce of its own, and those that were closed as not done are remembered while the attempt lasts."""
+    handle = stage.handle("a", side_effect="idempotent", records_effects=True)
+    tries = [effects.intent([effects.Intent(handle, "mail", f"nonce-0{n}", "mail", "d")]) for n in range(8)]
+    for number, one in enumerate(tries):
+        assert stage.queue.run(one)[0].word == "open"
+        verdict = effects.Verdict(handle, "mail", f"nonce-0{number}", "not_done", b'"no"')
+        stage.queue.run(effects.outcome([verdict]))
+        assert [stage.queue.run(late)[0].word for late in tries[: number + 1]] == ["reused"] * (number + 1)
+    assert stage.queue.get("a").open_effects == 0
+    (record,) = stage.queue.effects("a")
+    assert (record.key, record.state) == ("mail", "not_done")
+    clock.advance_ms(60_001)
+    (later,) = stage.queue.claim()
+    with later.effect("mail") as effect:
+        effect.record(1)
+    later.complete()

@@ -15,6 +15,7 @@ local LIMIT = {
   claim_bytes = 4194304,
   claim_slots = 16,
   effects = 1000,
+  spent_nonces = 72,
   structural_lines = 1000,
   late_lines = 20,
   retention_floor_ms = 60000,

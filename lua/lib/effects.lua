@@ -1,10 +1,10 @@
 -- Uses ending evidence
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
--- can read: state, token, generation, nonce, digest of the request, both times, and the generation that left it open
--- before (0: none) · the name · the outcome · testimony that came after the lease was lost. `open_effects` of the task
--- counts those without outcome, over all attempts; the implicit effect `handler` is counted too, but lives in the task's
--- own hash.
+-- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
+-- both times, and the generation that left it open before (0: none) · the name · the outcome · testimony that came after
+-- the lease was lost. `open_effects` of the task counts those without outcome, over all attempts; the implicit effect
+-- `handler` is counted too, but lives in the task's own hash.
 
 local function effect_key(id)
   return prefix .. 'effects:' .. id
@@ -14,10 +14,10 @@ local effect_records = {}
 
 local function parse_effect(text)
   local head, name, outcome, late = string.match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
-  local state, token, generation, nonce, digest, opened_at, closed_at, left_open_by =
-    string.match(head or '', '^(%S+) (%d+) (%d+) (%S+) (%S+) (%d+) (%d+) (%d+)$')
+  local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by =
+    string.match(head or '', '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)$')
   return {
-    state = state, token = token, generation = generation, nonce = nonce, digest = digest, opened_at = opened_at,
+    state = state, token = token, generation = generation, nonce = nonce, spent = spent, digest = digest, opened_at = opened_at,
     closed_at = closed_at, left_open_by = left_open_by, name = name or '', outcome = outcome or '', late = late or '',
   }
 end
@@ -38,7 +38,7 @@ end
 
 local function write_effect(task, key, record)
   effect_records[task.id][key] = record
-  local head = table.concat({ record.state, record.token, record.generation, record.nonce, record.digest,
+  local head = table.concat({ record.state, record.token, record.generation, record.nonce .. record.spent, record.digest,
     record.opened_at, record.closed_at, record.left_open_by }, ' ')
   write('HSET', effect_key(task.id), key, table.concat({ head, record.name, record.outcome, record.late }, '\n'))
 end

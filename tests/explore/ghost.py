@@ -60,6 +60,7 @@ class Effect(NamedTuple):
         digest: Of the request; `-` once it did not happen.
         outcome: What was recorded.
         late: There is testimony of a holder that had lost its lease.
+        spent: The nonces that it replaced in the same attempt.
     """
 
     task: bytes
@@ -70,6 +71,7 @@ class Effect(NamedTuple):
     digest: bytes = b""
     outcome: bytes = b""
     late: bool = False
+    spent: tuple[bytes, ...] = ()
 
 
 class Decision(NamedTuple):

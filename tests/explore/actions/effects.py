@@ -72,10 +72,11 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
         return (b"paused",), None
     if record is None:
         return (b"open", b""), asked
-    if mine and (record.nonce == asked.nonce or record.state != b"not_done"):
+    spent = asked.nonce == record.nonce or asked.nonce in record.spent
+    if mine and (spent or record.state != b"not_done"):
         return (b"reused", record.digest), None
     if record.state == b"not_done":
-        return (b"open", b""), asked
+        return (b"open", b""), asked._replace(spent=(record.nonce, *record.spent) if mine else ())
     if record.digest != asked.digest:
         return (b"conflict", record.digest), None
     if record.state == b"done":
