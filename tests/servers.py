@@ -222,7 +222,9 @@ class Engine:
 def start_engine(name: str) -> Engine:
     """Starts an engine by its name, or skips the test."""
     if name == "fakeredis":
-        return Engine(name, memory_name=f"test-{uuid.uuid4().hex}")
+        engine = Engine(name, memory_name=f"test-{uuid.uuid4().hex}")
+        memory_server(engine.memory_name)  # it is there before the first client, as a program is
+        return engine
     binary = PROGRAMS[name].find()
     if binary is None:
         missing(f"the server {name}")
