@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from redislease import limits, validation
 from redislease.errors import InvalidInput
+
+_FORM = "BASE[:FACTOR[:CAP[:JITTER]]] in seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,34 @@ class Backoff:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise InvalidInput(f"{name} must be from {low:g} to {high:g}, not {validation.shown(value)}")
+
+    @classmethod
+    def read(cls, value: Any) -> Backoff:
+        """A backoff from outside: `BASE[:FACTOR[:CAP[:JITTER]]]`, or an object of the fields.
+
+        Raises:
+            InvalidInput: It is neither, or a value is out of range.
+        """
+        names = [one.name for one in fields(cls)]
+        if isinstance(value, str):
+            parts = value.split(":")
+            try:
+                numbers = [float(part) for part in parts]
+            except ValueError:
+                raise InvalidInput(f"retry: not a number in {validation.shown(value)}; it is {_FORM}") from None
+            if len(numbers) > len(names):
+                raise InvalidInput(f"retry: too many numbers in {validation.shown(value)}; it is {_FORM}")
+            given: Mapping[Any, Any] = dict(zip(names, numbers, strict=False))
+        elif isinstance(value, Mapping):
+            given = value
+        else:
+            raise InvalidInput(f"retry must be {_FORM}, or an object of {', '.join(names)}")
+        if unknown := [name for name in given if name not in names]:
+            raise InvalidInput(f"retry: no such field: {validation.shown(unknown[0])}; there are {', '.join(names)}")
+        try:
+            return cls(**given)
+        except InvalidInput as problem:
+            raise InvalidInput(f"retry: {problem}") from None
 
     def delay_ms(self, failures: int, random: float) -> int:
         """The delay before the next attempt.

@@ -21,7 +21,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def shown(value: Any) -> str:
     """A value as an error names it: short, and without anything that a terminal would act on."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = f"a very large {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -143,6 +146,21 @@ def at_ms(value: Any) -> int:
 def retention_ms(value: Any, what: str) -> int:
     """A retention: 0 s to 10 years, in milliseconds."""
     return duration_ms(value, what, low_ms=0, high_ms=limits.RETENTION_MS_MAX)
+
+
+def progress(done: Any, total: Any) -> None:
+    """How far some work is: `done` of `total`, each 0 or more; without a total only a count."""
+    for value, what in ((done, "done"), (total, "total")):
+        if value is None and what == "total":
+            return
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"{what} must be a number, not {shown(value)}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(f"{what} must be finite, not {shown(value)}")
+        if value < 0:
+            raise InvalidInput(f"{what} must not be negative, not {shown(value)}")
+    if done > total:
+        raise InvalidInput(f"done must not be more than total: {shown(done)} of {shown(total)}")
 
 
 def error_text(value: Any) -> str:

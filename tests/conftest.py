@@ -26,6 +26,15 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     started.close()
 
 
+@pytest.fixture(autouse=True)
+def empty_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test finds the server of its engine empty; it is emptied when everything else of the test is over."""
+    started: Engine | None = request.getfixturevalue("engine") if "engine" in request.fixturenames else None
+    yield
+    if started is not None:
+        started.empty()
+
+
 @pytest.fixture
 def real_engine(engine: Engine) -> Engine:
     """Each kind that is a server program."""

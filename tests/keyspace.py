@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import redis
 
@@ -22,23 +23,45 @@ KINDS_BY_PREFIX = {"task": "hash", "worker": "hash", "effects": "hash", "evidenc
                    "signal": "zset"}  # fmt: skip
 
 
+READ = {"hash": "hgetall", "zset": "zrange", "string": "get"}
+"""How the whole of a key is read; lists are evidence, which nothing here looks at."""
+
+
 class Keyspace:
-    """All keys of a queue, read once."""
+    """All keys of a queue, read once, in three round trips."""
 
     def __init__(self, client: redis.Redis, keys: QueueKeys) -> None:
-        self.client = client
         self.keys = keys
         self.names = sorted(
             name.decode().removeprefix(keys.base) for name in client.scan_iter(f"{keys.base}*", count=1000)
         )
+        with client.pipeline(transaction=False) as pipe:
+            for name in self.names:
+                pipe.type(keys.base + name)
+                pipe.ttl(keys.base + name)
+            answers = pipe.execute()
+            self._types = dict(zip(self.names, (kind.decode() for kind in answers[::2]), strict=True))
+            self._ttls = dict(zip(self.names, answers[1::2], strict=True))
+            readable = [name for name, kind in self._types.items() if kind in READ]
+            for name in readable:
+                kind = self._types[name]
+                more: Any = {"start": 0, "end": -1, "withscores": True} if kind == "zset" else {}
+                getattr(pipe, READ[kind])(keys.base + name, **more)
+            self._values = dict(zip(readable, pipe.execute(), strict=True))
         self.tasks = {name.removeprefix("task:"): self._hash(name) for name in self.names if name.startswith("task:")}
 
     def _hash(self, name: str) -> dict[str, str]:
-        return {k.decode(): v.decode() for k, v in self.client.hgetall(self.keys.base + name).items()}
+        return {k.decode(): v.decode() for k, v in self._value(name, "hash", {}).items()}
 
     def index(self, name: str) -> dict[str, float]:
         """The members of a sorted set with their scores."""
-        return {k.decode(): s for k, s in self.client.zrange(self.keys.base + name, 0, -1, withscores=True)}
+        return {k.decode(): s for k, s in self._value(name, "zset", [])}
+
+    def _value(self, name: str, kind: str, nothing: Any) -> Any:
+        found = self._types.get(name, kind)
+        if found != kind:
+            raise redis.ResponseError(f"{name} is a {found}, not a {kind}")
+        return self._values.get(name, nothing)
 
     def problems(self) -> list[str]:
         """Everything that is wrong, as sentences."""
@@ -47,15 +70,15 @@ class Keyspace:
     def _foreign(self) -> Iterator[str]:
         for name in self.names:
             kind = KINDS.get(name) or KINDS_BY_PREFIX.get(name.split(":", 1)[0])
-            found = self.client.type(self.keys.base + name).decode()
+            found = self._types[name]
             if kind is None:
                 yield f"nobody knows the key {name}"
             elif kind != found:
                 yield f"{name} is a {found}, not a {kind}"
             live = not name.startswith(("signal:", "evidence:"))
-            if live and self.client.ttl(self.keys.base + name) != -1:
+            if live and self._ttls[name] != -1:
                 yield f"{name} expires"
-            if name.startswith("signal:") and self.client.ttl(self.keys.base + name) == -1:
+            if name.startswith("signal:") and self._ttls[name] == -1:
                 yield f"{name} does not expire"
 
     def _homeless(self) -> Iterator[str]:
@@ -65,12 +88,12 @@ class Keyspace:
                     yield f"{hash_name} holds {task_id}, which has no task"
         for name in self.names:
             prefix, _, task_id = name.partition(":")
-            if prefix == "evidence" and task_id not in self.tasks and self.client.ttl(self.keys.base + name) < 0:
+            if prefix == "evidence" and task_id not in self.tasks and self._ttls[name] < 0:
                 yield f"{name} has no task and does not expire"
             if prefix == "effects" and task_id not in self.tasks:
                 yield f"{name} has no task"
             if prefix == "idempotency":
-                holder = self.client.get(self.keys.base + name).decode().split(" ")[0]
+                holder = self._value(name, "string", b"").decode().split(" ")[0]
                 if self.tasks.get(holder, {}).get("idempotency_key") != task_id:
                     yield f"{name} names {holder}, which does not name it"
         owners = {name.removeprefix("worker:") for name in self.names if name.startswith("worker:")}

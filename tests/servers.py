@@ -179,6 +179,7 @@ class Engine:
     server: ServerProcess | None = None
     memory_name: str = ""
     _extra: list[ServerProcess] = field(default_factory=list)
+    _cleaner: redis.Redis | None = None
 
     @property
     def is_real(self) -> bool:
@@ -202,6 +203,12 @@ class Engine:
             return self.server.async_client(**options)
         return fakeredis.FakeAsyncRedis(server=memory_server(self.memory_name), **options)
 
+    def empty(self) -> None:
+        """Deletes every key, so that what tests leave does not slow down those that look at all keys."""
+        if self._cleaner is None:
+            self._cleaner = self.sync_client()
+        self._cleaner.flushall()
+
     def start_extra(self, *config: str) -> ServerProcess:
         """A private server with its own settings, ended with the session at the latest; skips on fakeredis."""
         if not self.server:
@@ -212,6 +219,8 @@ class Engine:
 
     def close(self) -> None:
         """Ends every server."""
+        if self._cleaner is not None:
+            self._cleaner.close()
         for server in (*self._extra, self.server):
             if server:
                 server.close()
@@ -222,7 +231,9 @@ class Engine:
 def start_engine(name: str) -> Engine:
     """Starts an engine by its name, or skips the test."""
     if name == "fakeredis":
-        return Engine(name, memory_name=f"test-{uuid.uuid4().hex}")
+        engine = Engine(name, memory_name=f"test-{uuid.uuid4().hex}")
+        memory_server(engine.memory_name)  # it is there before the first client, as a program is
+        return engine
     binary = PROGRAMS[name].find()
     if binary is None:
         missing(f"the server {name}")

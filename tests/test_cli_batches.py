@@ -80,10 +80,10 @@ def test_2000_lines_of_which_every_tenth_is_broken(
 def test_defaults_are_for_what_a_line_leaves_out(cli: CommandLine, plain_queue: Queue) -> None:
     data = jsonl(
         [
-            {"task_id": "a"},
-            {"task_id": "b", "name": "other", "side_effect": "idempotent", "priority": 1, "payload": {"x": 1}},
-            {"task_id": "c", "delay": 60, "retry": {"base_s": 3}, "lease_duration": 5},
-            {"task_id": "d", "at": "2999-01-01T00:00:00Z"},
+            {"id": "a"},
+            {"id": "b", "name": "other", "side_effect": "idempotent", "priority": 1, "payload": {"x": 1}},
+            {"id": "c", "delay": 60, "retry": {"base_s": 3}, "lease_duration": 5},
+            {"id": "d", "at": "2999-01-01T00:00:00Z"},
         ]
     )
     options = ["--name", "job", "--side-effect", "read_only", "--priority", "5", "--jsonl", "-"]
@@ -96,12 +96,12 @@ def test_defaults_are_for_what_a_line_leaves_out(cli: CommandLine, plain_queue: 
 
 
 def test_conflicts_and_repetitions(cli: CommandLine) -> None:
-    data = jsonl([{"task_id": "a"}, {"task_id": "a"}, {"task_id": "a", "name": "other"}])
+    data = jsonl([{"id": "a"}, {"id": "a"}, {"id": "a", "name": "other"}])
     result = cli("enqueue", "job", "--side-effect", "read_only", "--jsonl", "-", stdin=data)
     assert result.code == 1
     first, again, other = result.lines
     assert (first["created"], again["created"]) == (True, False)
-    assert (other["error"], other["task_id"]) == ("TaskConflict", "a")
+    assert (other["error"], other["id"]) == ("TaskConflict", "a")
     assert "line 3: task a exists" in result.err
 
 

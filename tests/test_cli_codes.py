@@ -37,9 +37,9 @@ def test_0_done(cli: CommandLine) -> None:
 
 
 def test_1_another_task_has_the_id(cli: CommandLine) -> None:
-    enqueue(cli, "--task-id", "one")
-    enqueue(cli, "--task-id", "one")
-    refused = cli.expect(1, "enqueue", "other", "--side-effect", "idempotent", "--task-id", "one")
+    enqueue(cli, "--id", "one")
+    enqueue(cli, "--id", "one")
+    refused = cli.expect(1, "enqueue", "other", "--side-effect", "idempotent", "--id", "one")
     assert "exists and is a different one" in refused.err
 
 
@@ -129,7 +129,16 @@ def test_3_the_lease_is_lost(cli: CommandLine) -> None:
     found = cli.expect(3, "renew", "--json", "--handle", lease["handle"]).document
     assert found["error"] == "LeaseLost"
     assert found["reason"] == "revoked"
-    assert found["task_id"] == task_id
+    assert found["id"] == task_id
+
+
+def test_refusals_tell_times_that_people_read(cli: CommandLine) -> None:
+    """Programs get the milliseconds."""
+    task_id = enqueue(cli)
+    cli.expect(0, "cancel", task_id)
+    said = cli.expect(1, "cancel", task_id, "--json")
+    assert re.search(r"; tester decided cancel at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", said.err.strip())
+    assert said.document["decided_at_ms"] > 1_700_000_000_000
 
 
 def test_4_nothing_there(cli: CommandLine) -> None:
@@ -188,7 +197,7 @@ def test_errors_are_json_too_when_json_is_asked_for(cli: CommandLine, place: str
     arguments = ["--json", "show", "x"] if place == "before" else ["show", "x", "--json"]
     found = cli.expect(4, *arguments).document
     assert found["error"] == "TaskUnknown"
-    assert found["task_id"] == "x"
+    assert found["id"] == "x"
     assert cli.expect(2, "--json", "claim", "--nope").document["error"] == "NoSuchOption"
 
 

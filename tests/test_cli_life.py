@@ -160,7 +160,7 @@ def test_dates_and_every_other_field(cli: CommandLine, plain_queue: Queue) -> No
         "90",
         "--records-effects",
     ]
-    more = ["--max-same-error", "2", "--credential", "smtp", "--idempotency-key", "k", "--task-id", "mine"]
+    more = ["--max-same-error", "2", "--credential", "smtp", "--idempotency-key", "k", "--id", "mine"]
     cli.expect(0, "enqueue", "mail", "--side-effect", "non_idempotent", *arguments, *more)
     task = plain_queue.get("mine")
     assert task.available_at == 32_474_764_800_000

@@ -9,6 +9,7 @@ import pytest
 from command_line import CommandLine
 from virtual_clock import VirtualClock
 
+from redislease.commands.settle import release
 from redislease.errors import EffectNotRecorded, LeaseLost
 from redislease.queue import Queue
 
@@ -158,7 +159,70 @@ def test_dead_by_decision(cli: CommandLine, plain_queue: Queue) -> None:
     task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
     plain_queue.claim()[0].release(interrupted=True)
     plain_queue.resolve(task_id, "dead", by="ann", effects={"handler": "not_done"})
-    assert "ann decided so" in why(cli, task_id)["text"]
+    assert "It is given up: ann decided so at" in why(cli, task_id)["text"]
+
+
+def test_dead_after_a_decision(cli: CommandLine, plain_queue: Queue) -> None:
+    """A decision that put it back is not why it is dead now."""
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    plain_queue.claim()[0].release(interrupted=True)
+    plain_queue.resolve(task_id, "retry", by="ann", effects={"handler": "not_done"})
+    plain_queue.claim()[0].fail("no such address", retry=False, not_done=True)
+    assert "It is given up: its last failure was final." in why(cli, task_id)["text"]
+
+
+@pytest.mark.parametrize("evidence", ["kept", "lost"])
+def test_completed_by_decision(cli: CommandLine, plain_queue: Queue, evidence: str) -> None:
+    """Who decided did it, not the worker that lost the task; without evidence the hash still knows."""
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    (lease,) = plain_queue.claim()
+    lease.release(interrupted=True)
+    plain_queue.resolve(task_id, "done", by="ann", reason="it is in the outbox", effects={"handler": "done"})
+    if evidence == "lost":
+        plain_queue._transport.read("DEL", plain_queue.keys.evidence(task_id))
+    text = why(cli, task_id)["text"]
+    assert "ann decided that it is done at" in text
+    assert ("it is in the outbox" in text) == (evidence == "kept")
+    assert f"It was last held by {lease.owner} under generation 1" in text
+    assert "did it" not in text
+
+
+@pytest.mark.parametrize("side_effect", ["read_only", "idempotent", "non_idempotent"])
+def test_completed_after_a_decision(cli: CommandLine, plain_queue: Queue, side_effect: str) -> None:
+    """A decision that put it back does not take the credit from the worker that did it then."""
+    task_id = plain_queue.enqueue("mail", side_effect=side_effect).id
+    plain_queue.claim()[0].fail("boom", retry=False, not_done=True)
+    plain_queue.requeue(task_id, by="ann")
+    (lease,) = plain_queue.claim()
+    lease.complete()
+    text = why(cli, task_id)["text"]
+    assert f"{lease.owner} under generation 2 did it." in text
+    assert "ann" not in text
+
+
+def test_cancelled_and_decided_about_later(cli: CommandLine, plain_queue: Queue) -> None:
+    """Who closed an effect of it afterwards did not cancel it."""
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    plain_queue.claim()
+    plain_queue.cancel(task_id, by="ann", reason="wrong number")
+    plain_queue.resolve(task_id, "dead", by="bob", effects={"handler": "not_done"})
+    text = why(cli, task_id)["text"]
+    assert "ann cancelled it at" in text
+    assert ": wrong number." in text
+    assert "bob" not in text
+
+
+@pytest.mark.parametrize("side_effect", ["read_only", "idempotent"])
+def test_given_back_unstarted(cli: CommandLine, plain_queue: Queue, side_effect: str) -> None:
+    """A worker without a handler for it leaves no trace but two counts that differ."""
+    task_id = plain_queue.enqueue("mail", side_effect=side_effect).id
+    for _ in range(3):
+        (lease,) = plain_queue.claim()
+        assert "before anything was begun" not in why(cli, task_id)["text"]
+        plain_queue.run(release([lease.giving_back(never_started=True)]))
+    text = why(cli, task_id)["text"]
+    assert "It was given back 3 times before anything was begun" in text
+    assert "no handler named mail" in text
 
 
 def test_completed(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
@@ -177,7 +241,7 @@ def test_cancelled(cli: CommandLine, plain_queue: Queue) -> None:
     cli.expect(0, "cancel", task_id, "--by", "ann")
     told = why(cli, task_id)
     assert "is cancelled since" in told["text"]
-    assert "ann cancelled it." in told["text"]
+    assert "ann cancelled it at" in told["text"]
     follow(cli, told)
 
 

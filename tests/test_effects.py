@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import redis
 from both import Both
-from losing import dump
+from leasing import again, leased
 from virtual_clock import VirtualClock
 
 from redislease import (
     AmbiguousEffect,
-    Done,
     EffectAlreadyDone,
     EffectConflict,
     EffectError,
@@ -32,19 +31,6 @@ from redislease.handle import Handle
 from redislease.keys import QueueKeys
 
 pytestmark = pytest.mark.contract
-
-
-def leased(queue: Any, side_effect: str = "idempotent", **options: Any) -> Any:
-    queue.enqueue("mail", {"n": 1}, side_effect=side_effect, **({"records_effects": True} | options))
-    (lease,) = queue.claim()
-    return lease
-
-
-def again(queue: Any, clock: VirtualClock) -> Any:
-    """The next attempt, after the lease has expired."""
-    clock.advance_ms(60_001)
-    leases = queue.claim()
-    return leases[0] if leases else None
 
 
 def test_an_effect_happens_and_is_recorded(queue: Any) -> None:
@@ -292,146 +278,6 @@ def test_sign_puts_the_headers_on_a_request(queue: Any) -> None:
         request = effect.sign(Request())
         assert request.headers == effect.headers
         effect.record()
-
-
-class TestReplays:
-    """G7: an intent or an outcome whose reply was lost."""
-
-    def test_an_intent(self, queue: Any) -> None:
-        handle = Handle.decode(leased(queue, "non_idempotent").handle())
-        call = commands.intent([commands.Intent(handle, "pay", "n1", "pay", "d")])
-        assert queue.run(call) == queue.run(call)
-        assert queue.get(handle.id).open_effects == 1
-
-    @pytest.mark.parametrize("verdict", ["done", "not_done"])
-    def test_an_outcome_and_a_late_intent(self, queue: Any, verdict: str) -> None:
-        lease = leased(queue, "non_idempotent")
-        handle = Handle.decode(lease.handle())
-        intent = commands.intent([commands.Intent(handle, "pay", "n1", "pay", "d")])
-        outcome = commands.outcome([commands.Verdict(handle, "pay", "n1", verdict, b'{"value":1}')])
-        queue.run(intent)
-        first, second = queue.run(outcome)[0], queue.run(outcome)[0]
-        assert (first.word, first.replay, second.word, second.replay) == ("ok", False, "ok", True)
-        assert queue.run(intent)[0].word == "reused"
-        assert queue.get(handle.id).open_effects == 0
-        lease.complete()
-        assert queue.run(outcome)[0].word == "ok"
-        events = [line["event"] for line in queue.evidence(lease.id)]
-        assert events == ["intent", "outcome", "completed"]
-
-    def test_an_outcome_of_somebody_else(self, queue: Any) -> None:
-        handle = Handle.decode(leased(queue).handle())
-        queue.run(commands.intent([commands.Intent(handle, "pay", "n1", "pay", "d")]))
-        for key, nonce in (("pay", "n2"), ("other", "n1")):
-            verdict = commands.Verdict(handle, key, nonce, "done", b'{"value":1}')
-            assert queue.run(commands.outcome([verdict]))[0].word == "unknown_effect"
-        verdict = commands.Verdict(handle, "pay", "n1", "done", b'{"value":1}')
-        assert queue.run(commands.outcome([verdict]))[0].word == "ok"
-        verdict = commands.Verdict(handle, "pay", "n1", "not_done", b'""')
-        assert queue.run(commands.outcome([verdict]))[0].word == "closed"
-
-
-class TestTestimony:
-    """What a holder says about its effect after it lost the lease is kept, and decides nothing."""
-
-    @pytest.mark.parametrize("way", ["expired", "reconciling", "cancelled", "revoked", "resolved", "reclaimed"])
-    def test_it_is_kept_for_the_reconciler(
-        self, queue: Any, other: Any, clock: VirtualClock, way: str, redis_client: redis.Redis, keys: QueueKeys
-    ) -> None:
-        lease = leased(queue, "idempotent" if way == "reclaimed" else "non_idempotent")
-        effect = lease.effect("pay", request=1)
-        effect.__enter__()
-        if way in ("expired", "reconciling", "resolved", "reclaimed"):
-            clock.advance_ms(60_001)
-        if way == "reclaimed":
-            assert other.claim()
-        elif way in ("reconciling", "resolved"):
-            queue.reap()
-        elif way in ("cancelled", "revoked"):
-            getattr(queue, {"cancelled": "cancel", "revoked": "revoke"}[way])(lease.id, by="ops")
-        if way == "resolved":
-            queue.resolve(lease.id, "done", by="ops", effects={"pay": "not_done"})
-        before = {name: value for name, value in dump(redis_client, keys.base).items() if b":effects:" not in name}
-        with pytest.raises(LeaseLost):
-            effect.record({"charge": 7})
-        after = {name: value for name, value in dump(redis_client, keys.base).items() if b":effects:" not in name}
-        assert before == after
-        state, late = redis_client.hget(keys.effects(lease.id), "pay").decode().split("\n")[0::3]
-        assert state.split(" ")[0] == ("not_done" if way == "resolved" else "open")
-        assert (late == "") == (way == "resolved")
-        assert way == "resolved" or late.startswith("done ")
-        assert [line["effect"] for line in queue.evidence(lease.id) if line["event"] == "late_outcome"] == ["pay"]
-
-    def test_after_purge_and_the_same_id_again(self, queue: Any, clock: VirtualClock) -> None:
-        lease = leased(queue, task_id="mine")
-        effect = lease.effect("pay")
-        effect.__enter__()
-        queue.cancel("mine", by="ops")
-        queue.resolve("mine", "done", by="ops", effects={"pay": "not_done"})
-        clock.advance_ms(61_000)
-        queue.purge(cancelled=0)
-        with pytest.raises(LeaseLost, match="unknown"):
-            effect.record()
-        fresh = leased(queue, task_id="mine")
-        with pytest.raises(LeaseLost):
-            effect.record()
-        assert fresh.run_effect("pay", lambda e: "fresh") == "fresh"
-
-
-class TestResolving:
-    def doubtful(self, queue: Any) -> Any:
-        lease = leased(queue, "non_idempotent")
-        lease.run_effect("read", lambda e: "page")
-        for key in ("mail", "charge"):
-            with pytest.raises(ZeroDivisionError), lease.effect(key):
-                1 / 0  # noqa: B018
-        assert lease.fail("x").status == "reconciling"
-        return lease
-
-    def test_each_effect_is_decided_and_the_next_attempt_reads_it(self, queue: Any) -> None:
-        lease = self.doubtful(queue)
-        with pytest.raises(NotAllowedNow):
-            queue.resolve(lease.id, "retry", by="ops", effects={"mail": "not_done"})
-        found = {"mail": Done({"message": 5}), "charge": "not_done"}
-        assert queue.resolve(lease.id, "retry", by="ops", effects=found).status == "ready"
-        (later,) = queue.claim()
-        assert later.run_effect("read", lambda e: 1 / 0) == "page"
-        assert later.run_effect("mail", lambda e: 1 / 0) == {"message": 5}
-        assert later.run_effect("charge", lambda e: "charged") == "charged"
-        later.complete()
-        assert queue.get(lease.id).open_effects == 0
-
-    def test_an_effect_that_does_not_exist(self, queue: Any) -> None:
-        lease = self.doubtful(queue)
-        for stranger in ("nothing", "read", "handler"):
-            with pytest.raises(InvalidInput, match=stranger):
-                queue.resolve(lease.id, "done", by="ops", effects={"mail": "done", stranger: "done"})
-        assert queue.get(lease.id).open_effects == 2
-
-    def test_a_completion_with_open_effects_is_unsettled(self, queue: Any, clock: VirtualClock) -> None:
-        lease = leased(queue, "idempotent")
-        with pytest.raises(ZeroDivisionError), lease.effect("pay"):
-            1 / 0  # noqa: B018
-        settled = lease.complete("anyway")
-        assert (settled.status, settled.open_effects) == ("completed", 1)
-        assert [task.id for task in queue.tasks("unsettled")] == [lease.id]
-        queue.resolve(lease.id, "done", by="ops", effects={"pay": "done"})
-        assert queue.tasks("unsettled") == []
-
-
-def test_an_effect_and_the_implicit_one(queue: Any, clock: VirtualClock) -> None:
-    """A task that does not promise to record its effects is in doubt as a whole, whatever it records."""
-    lease = leased(queue, "non_idempotent", records_effects=False)
-    lease.run_effect("pay", lambda e: 1)
-    assert queue.get(lease.id).open_effects == 1
-    clock.advance_ms(60_001)
-    queue.reap()
-    assert queue.get(lease.id).status == "reconciling"
-    queue.resolve(lease.id, "retry", by="ops", effects={"handler": "not_done"})
-    (later,) = queue.claim()
-    assert later.run_effect("pay", lambda e: 1 / 0) == 1
-    later.complete()
-    assert queue.get(lease.id).open_effects == 0
 
 
 def test_async_actions(queue: Any, both: Both) -> None:

@@ -112,11 +112,31 @@ def test_progress_that_arrives_late_changes_nothing(queue: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [("x",), (True,), (float("nan"),), (1, "2"), (1, 2, "n" * 1025), (1, 2, 5)], ids=repr
+    ("values", "words"),
+    [
+        (("x",), "done must be a number, not 'x'"),
+        ((True,), "done must be a number, not True"),
+        ((float("nan"),), "done must be finite"),
+        ((float("inf"), float("inf")), "done must be finite"),
+        ((1, float("nan")), "total must be finite"),
+        ((1, "2"), "total must be a number"),
+        ((-1,), "done must not be negative, not -1"),
+        ((-1e-9, 1), "done must not be negative"),
+        ((0, -1), "total must not be negative"),
+        ((3, 2), "done must not be more than total: 3 of 2"),
+        ((10**5000, 2), "done must not be more than total: a very large int of 2"),
+        ((1, 2, "n" * 1025), "the note has 1025 bytes"),
+        ((1, 2, 5), "the note must be a string"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_odd_progress_is_refused(queue: Any, values: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidInput):
-        leased(queue).progress(*values)
+def test_odd_progress_is_refused(queue: Any, values: tuple[Any, ...], words: str) -> None:
+    """Before anything is sent: what was reported before still stands."""
+    lease = leased(queue)
+    lease.progress(1, 1)
+    with pytest.raises(InvalidInput, match=words):
+        lease.progress(*values)
+    assert queue.detail(lease.id).progress["done"] == 1
 
 
 def test_check_says_no_before_the_server_does(queue: Any, clock: VirtualClock) -> None:

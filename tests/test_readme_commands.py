@@ -7,12 +7,19 @@ running itself. `.ci/run` runs the same line in full.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from command_line import CommandLine
+from program import one_server
+from pydantic import BaseModel
 from readme import README, command
+from working import working
+
+from redislease import AsyncLease, Queue
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND_S = 600
@@ -85,6 +92,29 @@ def test_the_test_command_works_on_a_new_machine(checkout: Path) -> None:
 @pytest.mark.timeout(COMMAND_S + 60)
 def test_the_demo_command_works_on_a_new_machine(checkout: Path) -> None:
     assert run_as_a_newcomer(command("demo-command"), checkout).strip()
+
+
+class Invoice(BaseModel):
+    """As the README's typed handler takes it."""
+
+    number: int
+
+
+def test_a_typed_task_from_a_shell() -> None:
+    """The payload that the README shows fits the handler that it shows."""
+    seen: list[Invoice] = []
+    with one_server() as engine, Queue("invoices", redis_url=engine.url) as queue:
+
+        @queue.task(side_effect="idempotent", lease_duration=60, max_attempts=5)
+        async def send_invoice(lease: AsyncLease, invoice: Invoice) -> None:
+            seen.append(invoice)
+
+        program, *arguments = shlex.split(command("typed-enqueue"))
+        assert program == "redislease"
+        task_id = CommandLine(engine.url, "elsewhere").expect(0, *arguments).out.strip()
+        with working(queue):
+            send_invoice.wait(task_id, 10)
+    assert seen == [Invoice(number=42)]
 
 
 def test_the_readme_has_both_commands() -> None:

@@ -77,7 +77,37 @@ def test_recoveries_say_why(queue: Queue, caplog: pytest.LogCaptureFixture) -> N
     lines = [record.getMessage() for record in caplog.records if "recovered" in record.getMessage()]
     assert len(lines) == 2
     assert f"task={again} side_effect=idempotent cause=expired to=ready generation=1" in " ".join(lines)
-    assert caplog.records[0].redislease["event"] == "recovered"  # type: ignore[attr-defined]
+    recovered = next(record for record in caplog.records if "recovered" in record.getMessage())
+    assert recovered.redislease["event"] == "recovered"  # type: ignore[attr-defined]
+
+
+def test_its_first_line_says_what_it_looks_after(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "redislease.reaper")
+    for retention, words in (
+        (Retention(), "completed=3600 cancelled=604800 dead=never evidence=2592000"),
+        (Retention(completed=None, dead=90.5), "completed=never cancelled=604800 dead=90.5 evidence=2592000"),
+        (None, "purge=no"),
+    ):
+        caplog.clear()
+        with reaping(Reaper([queue], retention=retention, limit=7)):
+            wait_until(lambda: caplog.records, 5)
+        assert caplog.records[0].getMessage() == f"started queues={queue.name} limit=7 {words}"
+        event = caplog.records[0].redislease  # type: ignore[attr-defined]
+        assert (event["event"], event["queues"], event["limit"]) == ("started", [queue.name], 7)
+
+
+def test_a_queue_that_appears_later_is_told(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "redislease.reaper")
+    listed: list[Queue] = []
+    working = Reaper(lambda: listed)
+    with reaping(working):
+        wait_until(lambda: caplog.records, 5)
+        listed.append(queue)
+        wait_until(lambda: len(caplog.records) == 2, 5)
+    assert [record.getMessage().partition(" limit")[0] for record in caplog.records] == [
+        "started queues=none",
+        f"looks after queue={queue.name} too",
+    ]
 
 
 def test_several_reapers_recover_each_lease_once(server: Engine, queue: Queue) -> None:

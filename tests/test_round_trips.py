@@ -191,8 +191,8 @@ def test_an_error_is_never_refused(plain: Queue, error: Any) -> None:
         assert error.encode("utf-8", "replace").decode().startswith(line["error"])
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**400), 2**63, 1e308, -0.0, 5e-324], ids=lambda value: repr(value)[:20])
-def test_progress_takes_any_number(plain: Queue, value: Any) -> None:
+@pytest.mark.parametrize("value", [10**400, 2**63, 1e308, 0, -0.0, 5e-324], ids=lambda value: repr(value)[:20])
+def test_progress_takes_any_amount(plain: Queue, value: Any) -> None:
     task = plain.enqueue("work", side_effect="idempotent")
     (lease,) = plain.claim()
     lease.progress(value, value)

@@ -79,9 +79,9 @@ def message(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An error as `--json` prints it: its kind, its message, and what else it knows (reason, status ...)."""
+    """An error as `--json` prints it: its kind, its message, and what else it knows (id, reason, status ...)."""
     details = {
-        name: value
+        "id" if name == "task_id" else name: value
         for name, value in vars(error).items()
         if isinstance(error, RedisLeaseError) and isinstance(value, str | int) and value != ""
     }

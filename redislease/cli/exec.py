@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from dataclasses import asdict
 
@@ -11,7 +10,7 @@ import click
 from redislease.cli import options, output
 from redislease.cli.errors import ExitCode
 from redislease.cli.session import Session
-from redislease.connection.urls import default_url
+from redislease.exec.program_file import cannot_run
 from redislease.exec.runner import CommandNotStarted, Report, TaskRunner, Verdict
 from redislease.exec.slots import Slots, Until
 from redislease.exec.stop import StopOrder
@@ -61,7 +60,7 @@ _CODES = {
     type=click.FloatRange(0, 86_400),
     default=PUT_OFF_S,
     metavar="S",
-    help=f"Seconds until a task is ready again after exit status 75 ({PUT_OFF_S:g}).",
+    help=f"Seconds until a task is ready again after its first exit status 75 ({PUT_OFF_S:g}).",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENT]...")
 @options.common
@@ -84,8 +83,10 @@ def exec_command(
 
     \b
     Exit status 0   the task is completed, also after a SIGTERM: a program that stops half-way must end with another
-                    status; standard output is the result: JSON, or text in UTF-8, at most 1 MiB, else it failed
-    Exit status 75  nothing was done, and it cannot be done now: the task waits for --put-off seconds
+                    status; standard output is the result: JSON, else text, else (not UTF-8) {"base64": "..."}; what
+                    is larger than 1 MiB, as it is stored, fails the attempt
+    Exit status 75  nothing was done, and it cannot be done now: the task waits for --put-off seconds, and twice as
+                    long each further time, up to 10 minutes; given back as often as it may fail, it has failed
     any other       the attempt failed, with the end of standard error
 
     A lost lease ends the program and all that it started: SIGTERM, and SIGKILL 2 s later. SIGTERM or SIGINT to this
@@ -100,8 +101,8 @@ def exec_command(
         raise click.UsageError("--once runs one task: --concurrency does not go with it")
     if not session.queue_name:
         raise click.UsageError("which queue? Type --queue NAME, or set REDISLEASE_QUEUE")
-    if shutil.which(command[0]) is None:
-        raise click.UsageError(f"there is no program {command[0]!r}")
+    if problem := cannot_run(command[0]):
+        raise click.UsageError(problem)
     reports: list[Report] = []
     stop = StopOrder()
 
@@ -116,7 +117,7 @@ def exec_command(
     with (
         Queue(
             session.queue_name,
-            redis_url=session.url,
+            redis_url=session.server,
             prefix=session.prefix,
             worker_name=name,
             retry_for_s=session.timeout_s,
@@ -126,13 +127,12 @@ def exec_command(
     ):
         # Says at once what is wrong with the server, before the loops that have patience with it.
         queue.claim(0)
-        url = session.url or default_url()
-        runner = TaskRunner(queue, url, command, watchdog, stop, grace_s=grace_s, delay_s=delay_s)
+        runner = TaskRunner(queue, session.server, command, watchdog, stop, grace_s=grace_s, delay_s=delay_s)
         slots = Slots(queue, runner, stop, until=until, wait_s=wait_s, say=say, complain=output.complain)
         try:
             slots.run(concurrency)
-        except CommandNotStarted as problem:
-            output.complain(str(problem))
+        except CommandNotStarted as not_started:
+            output.complain(str(not_started))
             return ExitCode.USAGE
         paused = until is not Until.FOREVER and stop.signal is None and not reports and queue.stats().pause
     if until is Until.ONCE and reports:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,21 @@ NEVER_SWEPT = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision that brought a task into its state.
+
+    Attributes:
+        by: Who made it.
+        at: When, in milliseconds of the server's clock.
+        reason: Why; '' if nothing was said.
+    """
+
+    by: str
+    at: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a task.
 
@@ -27,6 +43,7 @@ class Facts:
         ahead: How many tasks are before it in its lane.
         unsettled_since: Since when it has ended with an effect in doubt.
         in_doubt: Its effects of unknown outcome.
+        decision: Who brought it into its state, if that was an operator.
     """
 
     session: Session
@@ -36,6 +53,12 @@ class Facts:
     ahead: int | None
     unsettled_since: int | None
     in_doubt: list[EffectRecord]
+    decision: Decision | None
+
+    @property
+    def unstarted(self) -> int:
+        """How often a worker gave it back before anything was begun: those acquisitions do not count as attempts."""
+        return max(self.task.claim_generation - self.task.attempts, 0)
 
     @property
     def holder(self) -> str:
@@ -64,6 +87,21 @@ def _since(task: Task, score: Any, unsettled: int | None, last_event: int | None
     return last_event or (task.created_at if task.claim_generation == 0 else None)
 
 
+def _decision(task: Task, lines: Sequence[Mapping[str, Any]]) -> Decision | None:
+    """The decision behind a task's state: from its evidence, else from its hash, which knows the last one alone.
+
+    The last decision need not be the one: an operator may have closed an effect of a task that had ended before.
+    """
+    moves = [line for line in lines if "to" in line]
+    last = next((line for line in reversed(moves) if line["to"] != line.get("from")), None)
+    if last and last["to"] == task.status:
+        return Decision(last["by"], last["at"], last.get("reason") or "") if "by" in last else None
+    words = (task.decided or "").split(" ")
+    if len(words) > 3 and words[3] == task.status:
+        return Decision(task.decided_by or "somebody", int(words[2]), "")
+    return None
+
+
 def gather(session: Session, task_id: str) -> Facts:
     """Reads what is known of a task.
 
@@ -87,4 +125,5 @@ def gather(session: Session, task_id: str) -> Facts:
     last_event = lines[-1].get("at") if lines else None
     since = _since(task, score, doubt_since, last_event)
     in_doubt = [effect for effect in queue.effects(task_id) if effect.state == "open"] if task.open_effects else []
-    return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt)
+    decision = _decision(task, lines)
+    return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt, decision)

@@ -185,6 +185,8 @@ class Failures(LeaseBatch[Mapping[str, Any]]):
     def prepare(self, handle: Handle, line: Mapping[str, Any]) -> Mapping[str, Any]:
         if line.get("error") is None:
             raise InvalidInput("what happened? Give the error")
+        if line.get("fatal") and line.get("delay") is not None:
+            raise InvalidInput("a fatal failure is not tried again: fatal and delay do not go together")
         if line.get("delay") is not None:
             return {**line, "delay_ms": validation.delay_ms(line["delay"])}
         if line.get("backoff") is not None and line.get("failures") is not None:

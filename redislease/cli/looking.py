@@ -35,7 +35,7 @@ def queues(session: Session) -> None:
     A queue is listed once something was stored in it.
     """
     found: list[Stats] = []
-    with closing(open_clients(session.url)) as clients:
+    with closing(open_clients(session.server)) as clients:
 
         def transport(name: str) -> Transport:
             keys = QueueKeys(name, session.prefix)

@@ -19,22 +19,6 @@ from redislease.flows import producing
 from redislease.models import Conflict, Enqueued, SideEffect
 
 
-def backoff(value: Any) -> Backoff:
-    """How long to wait after a failure: `BASE[:FACTOR[:CAP[:JITTER]]]`, or an object of `Backoff`'s fields.
-
-    Raises:
-        InvalidInput: It is neither.
-    """
-    try:
-        if isinstance(value, str):
-            return Backoff(*(float(part) for part in value.split(":")))
-        if isinstance(value, Mapping):
-            return Backoff(**value)
-    except (ValueError, TypeError) as problem:
-        raise InvalidInput(f"retry: {problem}") from None
-    raise InvalidInput("retry must be BASE:FACTOR:CAP:JITTER in seconds, or an object of base_s, factor, cap_s, jitter")
-
-
 def date(value: Any) -> datetime:
     """A date with a time zone, as ISO 8601 writes it.
 
@@ -64,7 +48,11 @@ class Enqueueing(batches.Batch[commands.Item]):
     def request(self, line: Mapping[str, Any]) -> commands.EnqueueRequest:
         """The request of a line."""
         fields = {**self._defaults, **line}
-        for name, read in (("at", date), ("retry", backoff)):
+        if "task_id" in fields:
+            raise InvalidInput("no such field: task_id; an id of your own is called id")
+        if "id" in fields:
+            fields["task_id"] = fields.pop("id")
+        for name, read in (("at", date), ("retry", Backoff.read)):
             if fields.get(name) is not None:
                 fields[name] = read(fields[name])
         return commands.request(fields)
@@ -94,7 +82,7 @@ def _outcome(answer: Enqueued | Conflict) -> batches.Outcome:
 @click.option("--side-effect", type=click.Choice([one.value for one in SideEffect]), help="What it may do outside.")
 @click.option("--records-effects", is_flag=True, default=None, help="The handler records each effect.")
 @click.option("--idempotency-key", metavar="KEY", help="What makes it the same as another.")
-@click.option("--task-id", metavar="ID", help="An id of your own.")
+@click.option("--id", metavar="ID", help="An id of your own.")
 @click.option("--priority", type=int, metavar="N", help="-100 to 100; higher goes first.")
 @click.option("--delay", type=float, metavar="S", help="Seconds to wait first.")
 @click.option("--at", metavar="DATE", help="When to start: ISO 8601 with a time zone.")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
-from typing import Any, TypeVar
 
 import click
 
 from redislease import limits
 from redislease.cli import options
 from redislease.cli.errors import ExitCode
+from redislease.cli.retentions import or_default, retentions
 from redislease.cli.session import Session
 from redislease.cli.worker import LOG_FORMAT
 from redislease.connection.clients import open_clients
@@ -25,10 +25,7 @@ from redislease.queue import Queue
 from redislease.reaper import Reaper, Retention
 from redislease.scripts import shipped
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 RETRY_S = 1.0
-DAY_S = 86_400
 
 
 class Everything:
@@ -43,7 +40,7 @@ class Everything:
         self._session = session
         self._stack = stack
         self._queues: dict[str, Queue] = {}
-        clients = open_clients(session.url)
+        clients = open_clients(session.server)
         stack.callback(clients.close)
         keys = QueueKeys("any", session.prefix)
         self._transport = Transport(keys, shipped(), clients, retry_for_s=RETRY_S)
@@ -51,7 +48,7 @@ class Everything:
     def open(self, name: str) -> Queue:
         """A queue, with little patience: there are others to look after."""
         if name not in self._queues:
-            queue = Queue(name, redis_url=self._session.url, prefix=self._session.prefix, retry_for_s=RETRY_S)
+            queue = Queue(name, redis_url=self._session.server, prefix=self._session.prefix, retry_for_s=RETRY_S)
             self._stack.callback(queue.close)
             self._queues[name] = queue
         return self._queues[name]
@@ -61,45 +58,13 @@ class Everything:
         return [self.open(name.decode()) for name in sorted(names)]
 
 
-def _retention(_: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """Seconds, or `never`; a state that was not named keeps its default."""
-    if value is None:
-        return getattr(Retention(), str(parameter.name))
-    if value == "never":
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        raise click.BadParameter("seconds, or never") from None
-
-
-def _default(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    return f"{seconds / DAY_S:g} days" if seconds >= DAY_S else f"{seconds:g}"
-
-
-def _keeps(state: str) -> Callable[[F], F]:
-    help_text = f"How long {state} tasks are kept ({_default(getattr(Retention(), state))})."
-    return click.option(f"--{state}", state, callback=_retention, metavar="S|never", help=help_text)
-
-
 @click.command()
 @click.option("--queue", "-q", "names", multiple=True, metavar="NAME", help="A queue; may be given again.")
 @click.option("--all", "everything", is_flag=True, help="Every queue that the server lists, also later ones.")
 @click.option("--url", metavar="URL", help="The server: redis://HOST:PORT/DB.")
 @click.option("--prefix", metavar="TEXT", help="What the key names start with.")
 @click.option("--no-purge", is_flag=True, help="Delete nothing.")
-@_keeps("completed")
-@_keeps("cancelled")
-@_keeps("dead")
-@click.option(
-    "--evidence",
-    type=click.FloatRange(min=0),
-    default=Retention().evidence,
-    metavar="S",
-    help=f"How long evidence outlives its task; 0 deletes it with the task ({_default(Retention().evidence)}).",
-)
+@retentions
 @click.option("--limit", type=int, default=limits.REAP, metavar="N", help=f"Tasks in one call ({limits.REAP}).")
 @click.option("--listen", metavar="[HOST:]PORT", help="Answer /healthz there, and /metrics (extra `metrics`).")
 @options.pass_session
@@ -110,16 +75,15 @@ def reaper(
     url: str | None,
     prefix: str | None,
     no_purge: bool,
-    completed: float | None,
-    cancelled: float | None,
-    dead: float | None,
     evidence: float,
     limit: int,
     listen: str | None,
+    **kept: float | str | None,
 ) -> ExitCode:
     """Recovers expired leases, promotes due tasks and deletes what has outlived its retention.
 
-    Any number may run at once. Retentions are seconds; everything is kept for a minute at least.
+    Any number may run at once. Everything is kept for a minute at least, and a task with an effect in doubt in any
+    case.
     """
     session.url = url or session.url
     session.prefix = prefix or session.prefix
@@ -127,7 +91,8 @@ def reaper(
     if bool(chosen) == everything:
         raise click.UsageError("which queues? Type --queue NAME, once or more, or --all")
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
-    retention = None if no_purge else Retention(completed, cancelled, dead, evidence)
+    states = {state: or_default(state, value) for state, value in kept.items()}
+    retention = None if no_purge else Retention(**states, evidence=evidence)
     with ExitStack() as stack:
         found = Everything(session, stack)
         works_on = found if everything else [found.open(name) for name in chosen]

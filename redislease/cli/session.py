@@ -54,7 +54,27 @@ class Session:
 
         if not self.queue_name:
             raise click.UsageError("which queue? Type --queue NAME, or set REDISLEASE_QUEUE")
-        return Queue(self.queue_name, redis_url=self.url, prefix=self.prefix, retry_for_s=self.timeout_s)
+        return Queue(self.queue_name, redis_url=self.server, prefix=self.prefix, retry_for_s=self.timeout_s)
+
+    @property
+    def server(self) -> str:
+        """The URL of the server, which others can reach too.
+
+        Raises:
+            ConfigurationError: It is a server inside a process, and that process is not this one. A verb would work on
+                an empty server, and lose at its end what it stored there.
+        """
+        from redislease.connection.memory import has_memory_server
+        from redislease.connection.urls import default_url, parse_url
+
+        url = self.url or default_url()
+        parsed = parse_url(url)
+        if parsed.scheme == "memory" and not has_memory_server(parsed.target):
+            raise ConfigurationError(
+                f"{url} is inside the process that opened it and ends with it; a command of its own needs a server "
+                "that others reach, such as redis://HOST:PORT/DB, unix:///PATH or embedded:///DIRECTORY"
+            )
+        return url
 
     def adopt_queue(self, name: str) -> None:
         """Takes the queue of a lease when none was named.

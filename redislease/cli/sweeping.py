@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
 from redislease import limits, validation
 from redislease.cli import options, tables
 from redislease.cli.output import counted
+from redislease.cli.retentions import or_default, retentions, seconds
 from redislease.cli.session import Session
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 FLOOR_MS = 60_000
 """What every purge keeps, however short the retention."""
@@ -48,48 +45,30 @@ def reap(session: Session, limit: int, dry_run: bool) -> None:
     session.answer(reaped, people)
 
 
-def _retention(name: str, what: str, default_ms: int | None) -> Callable[[F], F]:
-    default = "kept" if default_ms is None else f"{default_ms / 1000:g}"
-    return click.option(name, type=float, metavar="SECONDS", help=f"Retention of {what} ({default}).")
-
-
 @click.command()
-@_retention("--completed", "completed tasks", limits.COMPLETED_RETENTION_MS)
-@_retention("--cancelled", "cancelled tasks", limits.CANCELLED_RETENTION_MS)
-@_retention("--dead", "dead tasks", None)
-@_retention("--evidence", "evidence, after its task", limits.EVIDENCE_RETENTION_MS)
+@retentions
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @options.signed
 @options.pass_session
-def purge(
-    session: Session,
-    completed: float | None,
-    cancelled: float | None,
-    dead: float | None,
-    evidence: float | None,
-    dry_run: bool,
-) -> None:
+def purge(session: Session, evidence: float, dry_run: bool, **given: float | str | None) -> None:
     """Deletes what has outlived its retention.
 
     At least 60 s are always kept, and a task with an effect in doubt in any case. With one of --completed, --cancelled
     and --dead, only those states are purged.
     """
-    retentions = {"completed": completed, "cancelled": cancelled, "dead": dead}
-    if all(value is None for value in retentions.values()):
-        retentions["completed"] = limits.COMPLETED_RETENTION_MS / 1000
-        retentions["cancelled"] = limits.CANCELLED_RETENTION_MS / 1000
-    if dry_run:
-        counts = _count(session, retentions)
+    if all(value is None for value in given.values()):
+        kept = {state: or_default(state, None) for state in given}
     else:
-        counts = _purge(session, retentions, limits.EVIDENCE_RETENTION_MS / 1000 if evidence is None else evidence)
+        kept = {state: seconds(value) for state, value in given.items()}
+    counts = _count(session, kept) if dry_run else _purge(session, kept, evidence)
     said = ", ".join(f"{count:,} {what}" for what, count in counts.items())
     session.answer(counts, lambda: f"would delete {said}; nothing was changed" if dry_run else f"deleted {said}")
 
 
-def _count(session: Session, retentions: dict[str, float | None]) -> dict[str, int]:
+def _count(session: Session, kept: dict[str, float | None]) -> dict[str, int]:
     now = session.queue.stats().now
     counts = {}
-    for state, retention in retentions.items():
+    for state, retention in kept.items():
         if retention is None:
             continue
         before = now - max(validation.retention_ms(retention, state), FLOOR_MS)
@@ -97,14 +76,14 @@ def _count(session: Session, retentions: dict[str, float | None]) -> dict[str, i
     return counts
 
 
-def _purge(session: Session, retentions: dict[str, float | None], evidence: float) -> dict[str, int]:
+def _purge(session: Session, kept: dict[str, float | None], evidence: float) -> dict[str, int]:
     """Purges in bounded calls until nothing is left to do."""
     totals: Counter[str] = Counter()
     while True:
         purged = session.queue.purge(
-            completed=retentions["completed"],
-            cancelled=retentions["cancelled"],
-            dead=retentions["dead"],
+            completed=kept["completed"],
+            cancelled=kept["cancelled"],
+            dead=kept["dead"],
             evidence=evidence,
             by=session.operator,
             reason=session.reason,

@@ -43,6 +43,25 @@ def _last_lease(facts: Facts) -> str:
     return f"It was last held by {facts.holder}{why}."
 
 
+def _unstarted(facts: Facts) -> str:
+    """A worker that cannot handle a task gives it back and tells only its own log; the server keeps the count."""
+    if not facts.unstarted:
+        return ""
+    return (
+        f"It was given back {counted(facts.unstarted, 'time')} before anything was begun: so does a worker that has no "
+        f"handler named {facts.task.name} or does not know a parameter of the payload, and one that is told to end; "
+        "its log says which."
+    )
+
+
+def _decided(facts: Facts, what: str) -> str:
+    """Who brought the task into its state; '' if that was no decision."""
+    if facts.decision is None:
+        return ""
+    reason = f": {facts.decision.reason}" if facts.decision.reason else ""
+    return f"{facts.decision.by} {what} at {facts.when(facts.decision.at)}{reason}."
+
+
 def _pause(facts: Facts) -> tuple[list[str], list[tuple[str, str]]]:
     stats = facts.stats
     if not stats.pause:
@@ -60,7 +79,12 @@ def _scheduled(facts: Facts) -> Told:
     paused, resume = _pause(facts)
     next_step = [(facts.command("reap"), "make it ready")] if overdue else []
     return (
-        [f"It waits until {facts.when(task.available_at)}. {mover}", failed + _last_lease(facts), *paused],
+        [
+            f"It waits until {facts.when(task.available_at)}. {mover}",
+            failed + _last_lease(facts),
+            _unstarted(facts),
+            *paused,
+        ],
         [*resume, *next_step, (facts.command("cancel", task.id), "stop it for good")],
     )
 
@@ -70,7 +94,7 @@ def _ready(facts: Facts) -> Told:
     ahead = counted(facts.ahead, "task") if facts.ahead else "no task"
     worker = (facts.command("workers"), "see whether anybody is there to claim it")
     return (
-        [f"The next free worker takes it; {ahead} ahead of it.", _last_lease(facts), *paused],
+        [f"The next free worker takes it; {ahead} ahead of it.", _last_lease(facts), _unstarted(facts), *paused],
         [*(resume or [worker]), (facts.command("cancel", facts.task.id), "stop it for good")],
     )
 
@@ -177,8 +201,8 @@ def _dead(facts: Facts) -> Told:
         cause = f"it failed {task.failures} of {task.max_attempts} times"
     elif task.expirations >= task.max_expirations:
         cause = f"its lease expired {task.expirations} of {task.max_expirations} times"
-    elif task.decided_by:
-        cause = f"{task.decided_by} decided so"
+    elif facts.decision:
+        cause = _decided(facts, "decided so").removesuffix(".")
     else:
         cause = "its last failure was final"
     doubt, settle = _doubt(facts)
@@ -190,16 +214,18 @@ def _dead(facts: Facts) -> Told:
 
 
 def _completed(facts: Facts) -> Told:
-    by = f"{facts.holder} did it." if facts.task.lease_owner else ""
+    by = [f"{facts.holder} did it."] if facts.task.lease_owner else []
+    if facts.decision:
+        by = [_decided(facts, "decided that it is done"), _last_lease(facts)]
     doubt, settle = _doubt(facts)
     return (
-        [by, *doubt] if doubt else [by, "Nothing more happens to it; a purge deletes it after its retention."],
+        [*by, *(doubt or ["Nothing more happens to it; a purge deletes it after its retention."])],
         settle or [(facts.command("show", facts.task.id), "see its result")],
     )
 
 
 def _cancelled(facts: Facts) -> Told:
-    by = f"{facts.task.decided_by or 'An operator'} cancelled it."
+    by = _decided(facts, "cancelled it") or "An operator cancelled it."
     doubt, settle = _doubt(facts)
     return (
         [by, _last_lease(facts), *(doubt or ["Nothing more happens to it; a purge deletes it after its retention."])],

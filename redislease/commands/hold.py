@@ -94,13 +94,11 @@ def progress(
     Args:
         handle: The lease.
         number: 1, 2, 3 … of this lease; a report that arrives late does not replace a newer one.
-        done: How much is done.
-        total: Of how much.
+        done: How much is done, 0 or more.
+        total: Of how much; not less than `done`.
         note: At most 1 KiB.
     """
-    for value, what in ((done, "done"), (total, "total")):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InvalidInput(f"{what} must be a number")
+    validation.progress(done, total)
     if note is not None:
         validation.note(note, "the note", empty=True)
     body = encoding.to_json({"done": done, "total": total, "note": note}, "progress", max_bytes=2 * limits.NOTE_BYTES)

@@ -16,6 +16,7 @@ from redislease.commands.replies import texts
 from redislease.effect_records import HANDLER, Kept
 from redislease.errors import InvalidInput, NotAllowedNow, QueueExhausted, TaskUnknown
 from redislease.models import Decided, Done, Paused
+from redislease.moments import utc
 from redislease.scripts import shipped
 
 DECISIONS = ("done", "retry", "dead")
@@ -35,7 +36,8 @@ def _conflict(reply: list[str]) -> NotAllowedNow:
     _, reason, status, _, decided_by, decided, decided_at = reply
     message = _REASONS.get(reason, reason).format(status=status)
     if decided:
-        message += f"; {decided_by or 'somebody'} decided {decided} at {decided_at}"
+        when = f" at {utc(int(decided_at))}" if decided_at else ""
+        message += f"; {decided_by or 'somebody'} decided {decided}{when}"
     return NotAllowedNow(
         message,
         reason=reason,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -78,13 +79,19 @@ class Endpoint:
             "socket_timeout": socket_timeout_s or limits.socket_timeout_s,
             "socket_connect_timeout": limits.connect_timeout_s,
             "health_check_interval": limits.health_check_s,
-            "driver_info": DriverInfo().add_upstream_driver("redislease", _own_version()),
+            "driver_info": _driver(),
             # With notifications on, the pools no longer refuse a connection that has a reply left over.
             "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         }
         if self.classes in (_TCP, _TLS):
             settings["socket_keepalive"] = True
         return settings | dict(self.options)
+
+
+@cache
+def _driver() -> DriverInfo:
+    """Who we are; found out once, since each version is read from a file."""
+    return DriverInfo().add_upstream_driver("redislease", _own_version())
 
 
 def _own_version() -> str:

@@ -41,6 +41,11 @@ def memory_server(name: str) -> Any:
         return _servers[name]
 
 
+def has_memory_server(name: str) -> bool:
+    """Whether this process has used a server of this name."""
+    return name in _servers
+
+
 def forget_memory_server(name: str) -> None:
     """Drops a server, so that the next use of its name starts empty."""
     with _lock:

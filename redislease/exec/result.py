@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 from typing import Any
 
 from redislease import limits
-from redislease.errors import PayloadInvalid
+from redislease.errors import PayloadTooLarge
 
 STDOUT_BYTES = limits.RESULT_BYTES
 STDERR_BYTES = limits.ERROR_BYTES // 2
@@ -17,17 +18,18 @@ def result_of(stdout: bytes, *, overflow: bool) -> Any:
     """Standard output as a result: its value if it is JSON, else its text without the newlines at the end, as `$(...)`
     has it. Nothing is None.
 
-    What JSON would change (doubled keys, NaN, infinities) is text.
+    What JSON would change (doubled keys, NaN, infinities) is text. Bytes that are not UTF-8 lose nothing either: they
+    become `{"base64": "..."}`, since a command that ended well has done its work, whatever it printed.
 
     Raises:
-        PayloadInvalid: It is too long, or not UTF-8.
+        PayloadTooLarge: It is too long.
     """
     if overflow:
-        raise PayloadInvalid(f"the command printed more than {STDOUT_BYTES} bytes on standard output")
+        raise PayloadTooLarge(f"the command printed more than {STDOUT_BYTES} bytes on standard output")
     try:
         text = stdout.decode()
-    except UnicodeDecodeError as problem:
-        raise PayloadInvalid(f"the command's standard output is not UTF-8 at byte {problem.start}") from None
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(stdout).decode()}
     if not text.strip():
         return None
     try:

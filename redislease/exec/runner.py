@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 from redislease.commands.settle import release
-from redislease.errors import InvalidInput, LeaseLost, ServerError
+from redislease.errors import InvalidInput, LeaseLost, ServerError, TaskUnknown
 from redislease.exec.child import Child, Ended, Order
 from redislease.exec.result import STDERR_BYTES, STDOUT_BYTES, error_of, result_of
 from redislease.exec.stop import StopOrder
@@ -17,6 +18,9 @@ from redislease.exec.watchdog import Watchdog
 from redislease.lease import Lease
 from redislease.models import Settled
 from redislease.queue import Queue
+
+PUT_OFF_S_MAX = 600.0
+"""How long a task waits at most that is put off again and again, unless the first wait is longer."""
 
 
 class Verdict(StrEnum):
@@ -51,6 +55,11 @@ class Report:
     detail: str = ""
 
 
+def put_off_s(first_s: float, times: int) -> float:
+    """How many seconds a task waits that was given back so many times before."""
+    return min(first_s * 2.0 ** min(times, 40), max(first_s, PUT_OFF_S_MAX))
+
+
 class CommandNotStarted(Exception):
     """The command cannot be started; the task was given back."""
 
@@ -65,7 +74,7 @@ class TaskRunner:
         watchdog: Kills commands if this process dies.
         stop: The wish to end.
         grace_s: Seconds that a command has between SIGTERM and SIGKILL when this process is to end.
-        delay_s: Seconds that a task waits after exit status 75.
+        delay_s: Seconds that a task waits after its first exit status 75.
     """
 
     def __init__(
@@ -110,7 +119,7 @@ class TaskRunner:
                 )
             except (OSError, ValueError) as problem:
                 self.give_back(lease)
-                raise CommandNotStarted(f"cannot start {self._command[0]!r}: {problem}") from problem
+                raise CommandNotStarted(f"cannot start {self._command[0]!r}: {_why_not(problem)}") from problem
             ended = child.wait(lambda: self._order(lease), self._grace_s)
         return self._conclude(lease, ended)
 
@@ -137,7 +146,7 @@ class TaskRunner:
         if ended.returncode == 0:
             return self._complete(lease, ended)
         if ended.returncode == os.EX_TEMPFAIL:
-            return self._settle(lease, Verdict.PUT_OFF, lambda: lease.release(self._delay_s), error)
+            return self._put_off(lease, error)
         if ended.order:
             return self._settle(lease, Verdict.INTERRUPTED, lambda: lease.release(interrupted=True), error)
         return self._settle(lease, Verdict.FAILED, lambda: lease.fail(error), error)
@@ -151,6 +160,21 @@ class TaskRunner:
             return self._settle(lease, Verdict.FAILED, lambda: lease.fail(text), text)
         return self._settle(lease, Verdict.DONE, lambda: lease.complete(result))
 
+    def _put_off(self, lease: Lease, error: str) -> Report:
+        """Lets the task wait, longer each time; too often put off, it failed.
+
+        Without a bound a program that always ends so would be started for ever. What counts is how often the task was
+        given back: the server keeps no other count, and an interruption more only makes the wait longer.
+        """
+        delay_s, too_often = self._delay_s, False
+        with suppress(TaskUnknown, ServerError):  # the release itself tells better, and tries longer
+            task = self._queue.get(lease.id)
+            delay_s, too_often = put_off_s(self._delay_s, task.releases), task.releases >= task.max_attempts
+        if not too_often:
+            return self._settle(lease, Verdict.PUT_OFF, lambda: lease.release(delay_s), error)
+        text = f"put off too often ({error})"
+        return self._settle(lease, Verdict.FAILED, lambda: lease.fail(text, delay=delay_s, not_done=True), text)
+
     def _settle(self, lease: Lease, verdict: Verdict, settle: Callable[[], Settled], detail: str = "") -> Report:
         try:
             settled = settle()
@@ -163,6 +187,13 @@ class TaskRunner:
     @staticmethod
     def _report(lease: Lease, verdict: Verdict, status: str | None = None, detail: str = "") -> Report:
         return Report(lease.id, lease.task.name, verdict, status, detail.partition("\n")[0])
+
+
+def _why_not(problem: OSError | ValueError) -> str:
+    """Why a program that is there could not be started."""
+    if isinstance(problem, FileNotFoundError):
+        return "its interpreter (the first line, behind #!) does not exist"
+    return problem.strerror or str(problem) if isinstance(problem, OSError) else str(problem)
 
 
 def environment_of(lease: Lease, url: str) -> dict[str, str]:

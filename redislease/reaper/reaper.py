@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from redislease import limits, validation
 from redislease.commands.replies import text
@@ -75,6 +75,7 @@ class Reaper:
         self._on_recovery = on_recovery
         self._watches: dict[str, Watch] = {}
         self._list_at_s = 0.0
+        self._announced = False
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -83,8 +84,25 @@ class Reaper:
 
     def run(self) -> None:
         """Works until `stop` is called; a server that cannot be reached is tried again."""
+        self._list_queues()
+        self._announce()
         while not self._stopped.is_set():
             self._stopped.wait(self.step())
+
+    def _announce(self) -> None:
+        """One line about what it looks after, and what it deletes."""
+        self._announced = True
+        kept = {} if self._retention is None else asdict(self._retention)
+        names = list(self._watches)
+        LOG.info(
+            "started queues=%s limit=%d %s",
+            ",".join(names) or "none",
+            self._limit,
+            " ".join(f"{state}={'never' if s is None else f'{s:.10g}'}" for state, s in kept.items()) or "purge=no",
+            extra={
+                "redislease": {"event": "started", "queues": names, "limit": self._limit, "retention": kept or None}
+            },
+        )
 
     def queues(self) -> list[Queue]:
         """The queues that it looks after now."""
@@ -107,6 +125,9 @@ class Reaper:
             for queue in self._list():
                 if queue.name not in self._watches:
                     self._watches[queue.name] = Watch(queue)
+                    if self._announced:
+                        event = {"event": "queue_found", "queue": queue.name}
+                        LOG.info("looks after queue=%s too", queue.name, extra={"redislease": event})
         except RedisLeaseError as problem:
             LOG.warning("the queues cannot be listed: %s", problem)
 
