@@ -135,7 +135,8 @@ class Pump:
         trip = self._outbox.take()
         wanted = self._claiming and self._slots.is_hungry(self._number)
         limit = self._slots.claimable(self._number) if self._claiming and (wanted or self._rung) else 0
-        if limit or self._rung:
+        # A claim of nothing, which passes a ring on, goes without completions: their script makes no such claim.
+        if limit or (self._rung and not trip.completions):
             self._rung = False
             self._slots.reserve(self._number, limit)
             self._claims_under_way += 1
