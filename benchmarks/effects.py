@@ -5,6 +5,7 @@ An effect is two records, one before it happens and one when its outcome is know
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ from benchmarks.counting import counting_client, measured
 from benchmarks.report import show
 from benchmarks.server import BenchmarkServer, arguments, timed_s
 from benchmarks.throughput import sets_per_s
-from redislease import Lease, Queue, ids
+from redislease import AsyncLease, Lease, Queue, Worker, ids
 from redislease.commands import effects as commands
 from redislease.handle import Handle
 
@@ -74,12 +75,34 @@ def without_effects(queue: Queue, amount: int) -> None:
     work.complete_with_next_claim(queue, amount, 100)
 
 
+def in_a_worker(concurrency: int) -> Callable[[Queue, int], None]:
+    """A real worker; its handlers' intents, outcomes and completions share round trips."""
+
+    def run(queue: Queue, amount: int) -> None:
+        left = amount
+
+        async def work(lease: AsyncLease, text: str) -> None:
+            nonlocal left
+            await lease.run_effect("send", lambda effect: OUTCOME, request=REQUEST)
+            left -= 1
+            if not left:
+                worker.stop()
+
+        queue.add_task(work, side_effect="idempotent")
+        worker = Worker(queue, concurrency=concurrency, signals=False)
+        worker.run()
+
+    return run
+
+
 WAYS: dict[str, tuple[Callable[[Queue, int], None], int]] = {
     # name: the work, and the part of the tasks that it is done with
     "run_effect one by one": (one_by_one, 5),
     "10 intents, 10 outcomes, complete 10 + next claim": (in_batches(10), 1),
     "100 intents, 100 outcomes, complete 100 + next claim": (in_batches(100), 1),
     "the same, 2 batches under way": (in_threads(2, 100), 1),
+    "worker, one run_effect per task, 100 at once": (in_a_worker(100), 1),
+    "worker, one run_effect per task, 250 at once": (in_a_worker(250), 1),
     "no effect, complete 100 + next claim": (without_effects, 1),
 }
 
@@ -125,8 +148,10 @@ def throughput(server: BenchmarkServer, way: str, tasks: int) -> dict[str, Any]:
         in_batches(2)(queue, 2)
         work.fill(queue, amount)
         before = sets_per_s(client)
+        used_s = time.process_time()
         with measured(client) as cost:
             seconds = timed_s(lambda: run(queue, amount))
+        used_s = time.process_time() - used_s
         plain = (before + sets_per_s(client)) / 2
         assert queue.stats().states["completed"] == amount + 2
     return {
@@ -135,6 +160,8 @@ def throughput(server: BenchmarkServer, way: str, tasks: int) -> dict[str, Any]:
         "/ SET loop": amount / seconds / plain,
         "server CPU us / task": cost.cpu_us / amount,
         "script us / task": cost.script_us / amount,
+        "client CPU us / task": used_s / amount * 1e6,
+        "round trips / task": cost.round_trips / amount,
         "SET / s": plain,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -22,8 +22,21 @@ from redislease.scripts import Arg, ScriptLibrary
 T = TypeVar("T")
 
 
+class Line(Protocol):
+    """Where calls wait for others, to share a round trip."""
+
+    async def run(self, call: Call[T], retry_for_s: float) -> T:
+        """Runs a call; see `AsyncTransport.run`."""
+        ...
+
+
 class AsyncTransport:
-    """The way of one queue to its server, for one event loop; everything is as in `Transport`."""
+    """The way of one queue to its server, for one event loop; everything is as in `Transport`.
+
+    Attributes:
+        clients: Its clients.
+        line: Takes the calls that are repeated for a time of their own; without one, each call travels by itself.
+    """
 
     def __init__(
         self,
@@ -38,6 +51,7 @@ class AsyncTransport:
         self.clients = client if isinstance(client, AsyncClients) else open_async_clients(client=client)
         self._wiring = Wiring(keys, library, self.clients, wait_replicas, wait_timeout_ms, retry_for_s)
         self._announced = False
+        self.line: Line | None = None
 
     @property
     def keys(self) -> QueueKeys:
@@ -51,6 +65,8 @@ class AsyncTransport:
 
     async def run(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
         """Runs one call; see `Transport.run`."""
+        if self.line is not None and retry_for_s is not None:
+            return await self.line.run(call, retry_for_s)
         return (await self.run_many([call], retry_for_s=retry_for_s))[0]
 
     async def run_many(

@@ -26,6 +26,7 @@ from redislease.identity import default_worker_name
 from redislease.lease_core import LeaseCore
 from redislease.models import Claimed, Lost, Owner
 from redislease.worker.attempt import LOG
+from redislease.worker.gatherer import Gatherer, Shared
 from redislease.worker.observer import Observers
 from redislease.worker.round_trip import Ending, RoundTrip
 
@@ -38,7 +39,8 @@ class Courier:
     """The way of one queue's claims and endings to the server.
 
     A trip is repeated as it is, with the number of its claim, so that nothing is claimed or ended twice. While it is
-    repeated, the leases of its endings are renewed, as far as the reason is that the server cannot be reached.
+    repeated, the leases of its endings are renewed, as far as the reason is that the server cannot be reached. Each
+    attempt takes along what the gatherer has.
 
     Args:
         calls: On connections that no handler shares.
@@ -47,6 +49,7 @@ class Courier:
         on_trouble: Told that a claim could not be made.
         observers: Told of every ending that was recorded.
         receive: Given what a claim brought, and whether it is confirmed.
+        gatherer: Has the calls of handlers.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Courier:
         on_trouble: Callable[[], None],
         observers: Observers,
         receive: Receive,
+        gatherer: Gatherer,
     ) -> None:
         self.name = calls.name
         self._calls = calls
@@ -65,6 +69,7 @@ class Courier:
         self._on_trouble = on_trouble
         self._observers = observers
         self._receive = receive
+        self._gatherer = gatherer
         self._owner: Owner | None = None
         self._abandoned = False
         self._troubled = False
@@ -74,11 +79,13 @@ class Courier:
         delays = backoff_delays()
         while trip and not self._abandoned:
             problem = await self._attempt(trip)
-            if problem is None:
+            if problem is None or not trip:
                 continue
             self._note_trouble(trip, problem)
             await asyncio.sleep(next(delays))
             self._drop_late(trip, problem)
+            trip.errands = self._gatherer.take()
+        Shared(trip.errands).give_back()
 
     def abandon(self) -> None:
         """Gives up what is not answered yet."""
@@ -88,16 +95,22 @@ class Courier:
         """Sends a trip; what was answered leaves it."""
         leases = [one.attempt.lease for part in trip.parts() for one in part if one.attempt is not None]
         self._heartbeat.remove(*leases)
+        shared, trip.errands = Shared(trip.errands), []
         try:
             if trip.claims and trip.claim is None:
                 trip.claim = await self._draw_claim(trip.reserved)
             parts = trip.parts()
             sent_s = local_clock.elapsed_s()
-            answers = await self._calls._transport.run_many(trip.calls(), retry_for_s=0, return_errors=True)
+            calls = [*shared.calls, *trip.calls()]
+            answers = await self._calls._transport.run_many(calls, retry_for_s=0, return_errors=True)
+            shared.take(answers[: len(shared.calls)])
+            del answers[: len(shared.calls)]
         except ConfigurationError:
             raise
         except RedisLeaseError as problem:
             return problem
+        finally:
+            shared.give_back()
         problems = [await self._take(trip, part, answer, sent_s) for part, answer in zip(parts, answers, strict=True)]
         return next((problem for problem in problems if problem is not None), None)
 

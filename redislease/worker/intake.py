@@ -118,7 +118,7 @@ class Intake:
             patience_s = min(DECLARE_S_MAX, *(one.lease.remaining / 2 for one in part))
             answers: list[Any]
             try:
-                answers = await self._queue._transport.run(effects.intent(intents), retry_for_s=patience_s)
+                (answers,) = await self._queue._transport.run_many([effects.intent(intents)], retry_for_s=patience_s)
             except RedisLeaseError as problem:
                 LOG.warning("queue %s: %d handlers are not started: %s", self._queue.name, len(part), problem)
                 answers = [problem] * len(part)

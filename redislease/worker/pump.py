@@ -13,6 +13,7 @@ from redislease.queue import Queue
 from redislease.worker.attempt import LOG, SHUTDOWN, Attempt, Verb
 from redislease.worker.bells import SignalBell, WakeBell
 from redislease.worker.courier import Courier
+from redislease.worker.gatherer import Gatherer
 from redislease.worker.intake import Intake, ends_s
 from redislease.worker.observer import Observers
 from redislease.worker.round_trip import Outbox, RoundTrip
@@ -67,7 +68,11 @@ class Pump:
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._wake = WakeBell(calls, self._sleepy, self._on_wake)
         self._signal = SignalBell(calls, heartbeat.renew_all_now)
-        self._courier = Courier(calls, heartbeat, self._signal.listen_for, self._note_trouble, observers, self._receive)
+        self._gatherer = Gatherer(queue._transport, self.stir)
+        queue._transport.line = self._gatherer
+        self._courier = Courier(
+            calls, heartbeat, self._signal.listen_for, self._note_trouble, observers, self._receive, self._gatherer
+        )
         slots.on_change(self.stir)
 
     async def run(self) -> None:
@@ -83,6 +88,7 @@ class Pump:
         try:
             await asyncio.shield(self._done)
         finally:
+            self._gatherer.close()
             for bell in bells:
                 bell.cancel()
             await asyncio.gather(*bells, return_exceptions=True)
@@ -103,6 +109,7 @@ class Pump:
     def abandon(self) -> None:
         """Leaves what still runs to the deadline of its lease: a handler that cannot be stopped may still act."""
         self._courier.abandon()
+        self._gatherer.close()
         for attempt in list(self.attempts):
             LOG.warning("queue %s: task %s is left to its lease", self.name, attempt.lease.id)
             self._heartbeat.remove(attempt.lease)
@@ -133,9 +140,11 @@ class Pump:
 
     def _next_trip(self) -> RoundTrip:
         trip = self._outbox.take()
+        trip.errands = self._gatherer.take()
         wanted = self._claiming and self._slots.is_hungry(self._number)
         limit = self._slots.claimable(self._number) if self._claiming and (wanted or self._rung) else 0
-        if limit or self._rung:
+        # A claim of nothing, which passes a ring on, goes without completions: their script makes no such claim.
+        if limit or (self._rung and not trip.completions):
             self._rung = False
             self._slots.reserve(self._number, limit)
             self._claims_under_way += 1

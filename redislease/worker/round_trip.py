@@ -1,4 +1,4 @@
-"""One round trip of a worker: what was finished goes out, and the next claim with it."""
+"""One round trip of a worker: what was finished goes out, the next claim with it, and what handlers have to say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from redislease.commands import claim as claim_commands
 from redislease.commands import settle
 from redislease.commands.call import Call
 from redislease.worker.attempt import Attempt, Verb
+from redislease.worker.gatherer import Errand
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class RoundTrip:
     """What one round trip carries; it is repeated, with the same claim, until everything in it is answered.
 
     Attributes:
+        errands: Calls of handlers that go along with one attempt.
         completions: Handlers that returned.
         failures: Handlers that raised.
         returns: Leases that are given back.
@@ -85,6 +87,7 @@ class RoundTrip:
         claim: The claim, once its number was drawn.
     """
 
+    errands: list[Errand] = field(default_factory=list)
     completions: list[Ending] = field(default_factory=list)
     failures: list[Ending] = field(default_factory=list)
     returns: list[Ending] = field(default_factory=list)
@@ -93,7 +96,7 @@ class RoundTrip:
     claim: settle.NextClaim | None = None
 
     def __bool__(self) -> bool:
-        return self.claims or bool(self.completions or self.failures or self.returns)
+        return self.claims or bool(self.errands or self.completions or self.failures or self.returns)
 
     def parts(self) -> list[list[Ending]]:
         """The endings by verb, in the order of `calls`."""
@@ -101,7 +104,7 @@ class RoundTrip:
         return [*parts, self.completions] if self.completions or self.claim else parts
 
     def calls(self) -> list[Call[Any]]:
-        """What to send: the completions carry the claim where there are any."""
+        """What to send for `parts`: the completions carry the claim where there are any."""
         calls: list[Call[Any]] = []
         if self.failures:
             calls.append(settle.fail([one.verb for one in self.failures]))
