@@ -146,7 +146,7 @@ def test_a_completion_is_replayed_until_the_purge(stage: Stage) -> None:
 
 
 def test_an_intent_that_comes_after_later_tries_of_its_attempt_opens_nothing(stage: Stage, clock: VirtualClock) -> None:
-    """Each try has a nonce of its own, and those that were closed as not done are remembered while the attempt lasts."""
+    """Each try has a nonce, and those that were closed as not done are remembered while the attempt lasts."""
     handle = stage.handle("a", side_effect="idempotent", records_effects=True)
     tries = [effects.intent([effects.Intent(handle, "mail", f"nonce-0{n}", "mail", "d")]) for n in range(8)]
     for number, one in enumerate(tries):

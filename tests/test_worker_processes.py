@@ -128,6 +128,25 @@ def test_a_task_that_kills_its_process_ends_in_dead(
     assert (task.attempts, task.expirations, notes(client, queue)) == (3, 3, ["kills"] * 3)
 
 
+def test_a_task_that_kills_its_process_takes_no_neighbour_with_it(
+    queue: Queue, client: redis.Redis, started: list[WorkerProcess]
+) -> None:
+    """Claimed together with it and never begun: they are recovered as often as it kills, and none of them is dead."""
+    enqueue(queue, "kills_at_once", lease_duration=0.3, max_expirations=3, priority=50)
+    tasks = [
+        enqueue(queue, "quick", {"number": number}, side_effect=side_effect, lease_duration=0.3, max_expirations=3)
+        for number, side_effect in enumerate(["read_only", "idempotent", "non_idempotent"] * 8)
+    ]
+    for _ in range(3):
+        worker = start(started, queue, "--concurrency", "60")
+        assert worker.process.wait(20) == 7
+        time.sleep(0.4)
+    start(started, queue, "--concurrency", "60")
+    wait_until(lambda: set(statuses(queue, *tasks)) == {"completed"}, 20)
+    assert (notes(client, queue), queue.stats().states["dead"]) == (["kills"] * 3, 1)
+    assert {queue.get(task_id).attempts for task_id in tasks} == {3}, "two of a common end, and the one that did it"
+
+
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_one_signal_lets_handlers_end(
     queue: Queue, client: redis.Redis, started: list[WorkerProcess], kind: int

@@ -60,6 +60,12 @@ def kills() -> None:
     os._exit(7)
 
 
+@queue.task(side_effect="idempotent", lease_duration=LEASE_S, max_expirations=3)
+async def kills_at_once() -> None:
+    note("kills")
+    os._exit(7)
+
+
 @queue.task(side_effect="idempotent", lease_duration=LEASE_S)
 def hangs(seconds: float) -> None:
     note("hangs")

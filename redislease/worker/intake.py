@@ -32,11 +32,13 @@ class Delivery:
     Attributes:
         attempts: To be started.
         in_doubt: Attempts that may start when their implicit effect is recorded.
+        on_probation: Attempts that have to say one by one that they start.
         refused: Leases that end without an attempt: what to send, and until when by the local clock.
     """
 
     attempts: list[Attempt] = field(default_factory=list)
     in_doubt: list[Attempt] = field(default_factory=list)
+    on_probation: list[Attempt] = field(default_factory=list)
     refused: list[tuple[Verb, float]] = field(default_factory=list)
 
 
@@ -80,8 +82,12 @@ class Intake:
             if task.signature.takes_lease:
                 args.insert(0, lease)
             attempt = Attempt(task, lease, args, kwargs, self._on_end, self._loop)
-            implicit = grant.side_effect == "non_idempotent" and not grant.records_effects
-            (found.in_doubt if implicit else found.attempts).append(attempt)
+            if grant.unstarted:
+                found.on_probation.append(attempt)
+            elif grant.side_effect == "non_idempotent" and not grant.records_effects:
+                found.in_doubt.append(attempt)
+            else:
+                found.attempts.append(attempt)
         return found
 
     def unstarted(self, owner: str, grant: Grant, delay_s: float | None = None) -> Return:
@@ -106,7 +112,7 @@ class Intake:
         found.refused.append((failure, ends_s(grant, sent_s)))
 
     async def declare(self, attempts: list[Attempt]) -> list[tuple[Attempt, Verb | None]]:
-        """Records the implicit effect of tasks that record none, right before their handlers begin.
+        """Records that handlers begin right now, and with it the implicit effect of tasks that record none.
 
         Returns:
             The attempts that must not start, each with what to send instead.

@@ -16,6 +16,7 @@ from redislease.worker.courier import Courier
 from redislease.worker.gatherer import Gatherer
 from redislease.worker.intake import Intake, ends_s
 from redislease.worker.observer import Observers
+from redislease.worker.probation import Probation
 from redislease.worker.round_trip import Outbox, RoundTrip
 from redislease.worker.slots import Slots
 from redislease.worker.threads import DaemonPool
@@ -58,6 +59,7 @@ class Pump:
         self._observers = observers
         self._loop = asyncio.get_running_loop()
         self._intake = Intake(queue, sync_queue, self._note_end)
+        self._probation = Probation(self._begin)
         self._outbox = Outbox()
         self._trips: set[asyncio.Task[None]] = set()
         self._claims_under_way = 0
@@ -89,6 +91,7 @@ class Pump:
             await asyncio.shield(self._done)
         finally:
             self._gatherer.close()
+            self._probation.close()
             for bell in bells:
                 bell.cancel()
             await asyncio.gather(*bells, return_exceptions=True)
@@ -201,7 +204,7 @@ class Pump:
         delivery = self._intake.sort(owner, claimed.grants, sent_s)
         for verb, deadline_s in delivery.refused:
             self._outbox.put(verb, None, deadline_s)
-        attempts = [*delivery.attempts, *delivery.in_doubt]
+        attempts = [*delivery.attempts, *delivery.in_doubt, *delivery.on_probation]
         self.attempts.update(attempts)
         self._slots.release(self._number, reserved - len(attempts))
         self._heartbeat.add(*[attempt.lease for attempt in attempts])
@@ -212,14 +215,19 @@ class Pump:
         now_s = local_clock.elapsed_s()
         for attempt in delivery.attempts:
             self._start(attempt, now_s)
+        self._probation.add(delivery.on_probation, self._note_failure)
         if delivery.in_doubt:
-            refused = dict(await self._intake.declare(delivery.in_doubt))
-            now_s = local_clock.elapsed_s()
-            for attempt in delivery.in_doubt:
-                if attempt in refused:
-                    self._finish(attempt, refused[attempt])
-                else:
-                    self._start(attempt, now_s)
+            await self._begin(*delivery.in_doubt)
+
+    async def _begin(self, *attempts: Attempt) -> None:
+        """Starts handlers whose start the server has to know of first."""
+        refused = dict(await self._intake.declare(list(attempts)) if self._claiming else ())
+        now_s = local_clock.elapsed_s()
+        for attempt in attempts:
+            if attempt in refused:
+                self._finish(attempt, refused[attempt])
+            else:
+                self._start(attempt, now_s)
 
     def _start(self, attempt: Attempt, now_s: float) -> None:
         """Starts a handler, unless its lease was lost or the worker was stopped in between."""
@@ -247,6 +255,7 @@ class Pump:
         if attempt not in self.attempts:
             return
         self.attempts.discard(attempt)
+        self._probation.note_end(attempt)
         attempt.lease.on_lost = None
         if self._observers and attempt.started_s:
             self._observers.handled(attempt.lease, local_clock.elapsed_s() - attempt.started_s)

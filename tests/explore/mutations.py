@@ -123,7 +123,10 @@ MUTATIONS = (
     ),
     Mutation("a late revoke takes effect", "revoke.lua", "task.fields.fencing_token ~= token", "false", OPERATING),
     Mutation("a late pause takes effect", "pause.lua", "seen_epoch ~= epoch", "false", OPERATING),
-    Mutation("a cancelled task is cancelled again", "cancel.lua", "if TERMINAL[task.fields.status] then", "if false then", OPERATING),
+    Mutation(
+        "a cancelled task is cancelled again", "cancel.lua", "if TERMINAL[task.fields.status] then", "if false then",
+        OPERATING,
+    ),
     Mutation(
         "retention without a floor", "purge.lua", "math.max(tonumber(retention), LIMIT.retention_floor_ms)",
         "tonumber(retention)", OPERATING,
@@ -156,8 +159,8 @@ MUTATIONS = (
         "  elseif names_me then\n    return 'superseded'", HOLDING,
     ),
     Mutation(
-        "an empty claim is not recorded", "lib/acquire.lua", "  if limit > 0 then\n    record_claim(worker, request_number, t",
-        "  if amount > 0 then\n    record_claim(worker, request_number, t", HOLDING,
+        "an empty claim is not recorded", "lib/acquire.lua", "  if limit > 0 then\n    record_claim(worker,",
+        "  if amount > 0 then\n    record_claim(worker,", HOLDING,
     ),
     Mutation(
         "a claim that met a pause is not recorded", "lib/acquire.lua",

@@ -26,7 +26,7 @@ def acquire_args(worker: bytes, limit: int, request: int, started: int = 1) -> d
 
 def read_claim(view: View, outcome: Outcome, reply: tuple[Any, ...], asked: dict[str, Any]) -> None:
     """What the answer to a claim means for its worker, and whether it may be that answer."""
-    worker, limit, request = asked["owner"], asked["limit"], asked["request_number"]
+    worker, request = asked["owner"], asked["request_number"]
     position = view.scope.workers.index(worker)
     before = outcome.ghost
     replay = request in before.recorded[position]
