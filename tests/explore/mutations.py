@@ -159,8 +159,8 @@ MUTATIONS = (
         "  elseif names_me then\n    return 'superseded'", HOLDING,
     ),
     Mutation(
-        "an empty claim is not recorded", "lib/acquire.lua", "  if limit > 0 then\n    record_claim(worker,",
-        "  if amount > 0 then\n    record_claim(worker,", HOLDING,
+        "an empty claim is not recorded", "lib/acquire.lua", "raise_fence(amount) or 0\n  if limit > 0 then\n",
+        "raise_fence(amount) or 0\n  if amount > 0 then\n", HOLDING,
     ),
     Mutation(
         "a claim that met a pause is not recorded", "lib/acquire.lua",
