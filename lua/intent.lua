@@ -63,8 +63,8 @@ local function open_effect(task, record, call)
     left_open_by = again and record.generation or '0', name = call.name, outcome = '', late = '',
   }
   write_effect(task, call.key, opened)
-  note_effect(task, 'intent', call.key, 'name', json_string(call.name), 'digest', json_string(call.digest), 'again',
-    again and 'true' or 'false')
+  note_effect(task, 'intent', call.key, ',"name":' .. json_string(call.name) .. ',"digest":' .. json_string(call.digest)
+    .. ',"again":' .. (again and 'true' or 'false'))
   return go_ahead(opened)
 end
 

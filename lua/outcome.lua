@@ -21,7 +21,7 @@ end
 
 local function record_outcome(task, key, record, verdict, outcome)
   close_effect(task, key, record, verdict, outcome)
-  note_effect(task, 'outcome', key, 'verdict', json_string(verdict))
+  note_effect(task, 'outcome', key, ',"verdict":' .. json_string(verdict))
   return { 'ok', task.fields.status, '', '' }
 end
 

@@ -55,6 +55,8 @@ local function close_effect(task, key, record, verdict, outcome)
   close_one(task)
 end
 
-local function note_effect(task, event, key, ...)
-  note(task.id, evidence_line(event, 'effect', json_string(key), 'generation', task.fields.claim_generation or '0', ...))
+-- Joined in one go, as the ends of leases are; `further` is more of the line in JSON.
+local function note_effect(task, event, key, further)
+  note(task.id, '{"event":"' .. event .. '","at":' .. int(now) .. ',"effect":' .. json_string(key) .. ',"generation":'
+    .. (task.fields.claim_generation or '0') .. further .. '}')
 end
