@@ -9,6 +9,7 @@ import threading
 
 from redislease import limits, validation
 from redislease.commands.claim import register
+from redislease.errors import NotReplicated
 from redislease.flow import Flow, Run
 from redislease.models import Owner
 
@@ -18,6 +19,17 @@ def default_worker_name() -> str:
     host = re.sub(r"[^A-Za-z0-9._@-]", "-", socket.gethostname().split(".", 1)[0]) or "worker"
     pid = str(os.getpid())
     return f"{host[: limits.WORKER_NAME_CHARS - len(pid) - 1]}-{pid}"
+
+
+def registered(name: str, retry_for_s: float | None = None) -> Flow[Owner]:
+    """Registers an identity. No replica need confirm it: one that a failover loses is unknown then, and made anew."""
+    try:
+        owner: Owner = yield Run(register(name), retry_for_s)
+    except NotReplicated as unconfirmed:
+        if not isinstance(unconfirmed.answer, Owner):
+            raise
+        return unconfirmed.answer
+    return owner
 
 
 class Identities:
@@ -44,14 +56,14 @@ class Identities:
         known = self.current
         if known is not None:
             return known
-        owner: Owner = yield Run(register(self._name or default_worker_name()))
+        owner = yield from registered(self._name or default_worker_name())
         with self._lock:
             if self.current is None:
                 self._default = owner
                 self._pid = os.getpid()
-            registered = self._default
-        assert registered is not None
-        return registered
+            ours = self._default
+        assert ours is not None
+        return ours
 
     def forget(self, owner: Owner) -> None:
         """Drops an identity that the server no longer knows."""

@@ -72,9 +72,9 @@ class Metrics(Observer):
         self._renewals.labels(queue).inc(amount)
         self._left_s.labels(queue).observe(smallest_left_s)
 
-    def recovered(self, queue: str, recovery: Recovery, side_effect: str) -> None:
+    def recovered(self, queue: str, recovery: Recovery) -> None:
         """A lease ended by itself, and the policy has decided."""
-        self._recoveries.labels(queue, side_effect, recovery.cause, recovery.status).inc()
+        self._recoveries.labels(queue, recovery.side_effect, recovery.cause, recovery.status).inc()
 
     def text(self) -> bytes:
         """Everything, in the text format of Prometheus."""

@@ -67,12 +67,12 @@ def abandon(queue: Queue, amount: int, **options: Any) -> list[str]:
 def test_recoveries_say_why(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "redislease.reaper")
     again, doubtful = abandon(queue, 1) + abandon(queue, 1, side_effect="non_idempotent")
-    seen: list[tuple[str, Recovery]] = []
-    with reaping(Reaper([queue], on_recovery=lambda name, one, kind: seen.append((kind, one)))):
+    seen: list[Recovery] = []
+    with reaping(Reaper([queue], on_recovery=lambda name, one: seen.append(one))):
         wait_until(lambda: len(seen) == 2, 5)
-    assert {one.id: (one.cause, one.status) for _, one in seen} == {
-        again: ("expired", "ready"),
-        doubtful: ("expired", "reconciling"),
+    assert {one.id: (one.cause, one.status, one.side_effect) for one in seen} == {
+        again: ("expired", "ready", "idempotent"),
+        doubtful: ("expired", "reconciling", "non_idempotent"),
     }
     lines = [record.getMessage() for record in caplog.records if "recovered" in record.getMessage()]
     assert len(lines) == 2
@@ -115,7 +115,7 @@ def test_several_reapers_recover_each_lease_once(server: Engine, queue: Queue) -
     counted: Counter[str] = Counter()
     lock = threading.Lock()
 
-    def count(_: str, one: Recovery, __: str) -> None:
+    def count(_: str, one: Recovery) -> None:
         with lock:
             counted[one.id] += 1
 
@@ -177,7 +177,7 @@ def test_a_server_that_is_away_is_tried_again() -> None:
         with Queue("away", redis_url=server.url, retry_for_s=0.2) as queue:
             abandon(queue, 3)
             seen: list[Recovery] = []
-            with reaping(Reaper([queue], on_recovery=lambda _, one, __: seen.append(one))):
+            with reaping(Reaper([queue], on_recovery=lambda _, one: seen.append(one))):
                 server.kill()
                 time.sleep(0.5)
                 server.start()

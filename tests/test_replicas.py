@@ -180,6 +180,15 @@ def test_an_unconfirmed_claim_is_given_back(pair: Pair, scenes: Scenes, queue_na
     assert (lease.generation, lease.task.attempts) == (3, 2)
 
 
+def test_a_first_claim_needs_no_confirmed_identity(pair: Pair, scenes: Scenes, queue_name: str) -> None:
+    """An identity that a failover loses is made anew; what was claimed under it is given back."""
+    queue = scenes.open(queue_name)
+    queue.enqueue("work", side_effect="idempotent", task_id="t")
+    with pair.stopped():
+        assert queue.claim() == []
+    assert [lease.id for lease in queue.claim()] == ["t"]
+
+
 def test_an_unconfirmed_intent_means_no_action(pair: Pair, scenes: Scenes, queue_name: str) -> None:
     queue = scenes.open(queue_name)
     queue.enqueue("work", side_effect="non_idempotent", records_effects=True, lease_duration=0.5)

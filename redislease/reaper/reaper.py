@@ -9,10 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from redislease import limits, validation
-from redislease.commands.replies import text
 from redislease.errors import ConfigurationError, RedisLeaseError
-from redislease.flow import Flow, Read
-from redislease.keys import QueueKeys
 from redislease.models import Recovery
 from redislease.queue import Queue
 from redislease.reaper.retention import Retention
@@ -53,7 +50,7 @@ class Reaper:
         queues: The queues; or what lists them, which is asked again every ten seconds.
         retention: How long ended tasks are kept; None deletes nothing.
         limit: How many leases and due tasks one call handles, 1 to 1,000.
-        on_recovery: Told of each recovery, with the queue's name and the class of the task.
+        on_recovery: Told of each recovery, with the queue's name.
 
     Raises:
         ConfigurationError: There is no queue.
@@ -65,7 +62,7 @@ class Reaper:
         *,
         retention: Retention | None = Retention(),  # noqa: B008 - immutable
         limit: int = limits.REAP,
-        on_recovery: Callable[[str, Recovery, str], None] | None = None,
+        on_recovery: Callable[[str, Recovery], None] | None = None,
     ) -> None:
         if not callable(queues) and not queues:
             raise ConfigurationError("a reaper needs a queue")
@@ -153,22 +150,14 @@ class Reaper:
         """One bounded sweep; answers how many seconds until the next."""
         queue = watch.queue
         reaped = queue.reap(self._limit)
-        classes = queue._drive(_classes(queue.keys, reaped.recovered)) if reaped.recovered else []
-        for one, side_effect in zip(reaped.recovered, classes, strict=True):
+        for one in reaped.recovered:
             LOG.info(
                 "recovered queue=%s task=%s side_effect=%s cause=%s to=%s generation=%d owner=%s",
-                *(queue.name, one.id, side_effect, one.cause, one.status, one.generation, one.owner),
-                extra={
-                    "redislease": {
-                        "event": "recovered",
-                        "queue": queue.name,
-                        "side_effect": side_effect,
-                        **one.model_dump(),
-                    }
-                },
+                *(queue.name, one.id, one.side_effect, one.cause, one.status, one.generation, one.owner),
+                extra={"redislease": {"event": "recovered", "queue": queue.name, **one.model_dump()}},
             )
             if self._on_recovery:
-                self._on_recovery(queue.name, one, side_effect)
+                self._on_recovery(queue.name, one)
         if reaped.more:
             return 0.0
         if reaped.next_due_at is None:
@@ -192,9 +181,3 @@ class Reaper:
             return PURGE_EVERY_S_MAX
         left_s = (deadline - queue.stats().now) / 1000
         return min(max(left_s, PURGE_EVERY_S_MIN), PURGE_EVERY_S_MAX)
-
-
-def _classes(keys: QueueKeys, recovered: Sequence[Recovery]) -> Flow[list[str]]:
-    """The classes of recovered tasks; '' for one that is gone already."""
-    found = yield Read([("HGET", keys.task(one.id), "side_effect") for one in recovered])
-    return [text(side_effect or b"") for side_effect in found]

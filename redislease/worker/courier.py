@@ -9,7 +9,6 @@ from typing import Any
 from redislease import local_clock
 from redislease.async_queue import AsyncQueue
 from redislease.commands import settle
-from redislease.commands.claim import register
 from redislease.connection.failures import is_retriable
 from redislease.connection.retry import backoff_delays
 from redislease.errors import (
@@ -22,7 +21,7 @@ from redislease.errors import (
 )
 from redislease.flows.claiming import Batch
 from redislease.heartbeat import Heartbeat
-from redislease.identity import default_worker_name
+from redislease.identity import default_worker_name, registered
 from redislease.lease_core import LeaseCore
 from redislease.models import Claimed, Lost, Owner
 from redislease.worker.attempt import LOG
@@ -158,20 +157,11 @@ class Courier:
 
     async def _draw_claim(self, limit: int) -> settle.NextClaim:
         if self._owner is None:
-            self._owner = await self._register()
+            name = self._calls._worker_name or default_worker_name()
+            self._owner = await self._calls._drive(registered(name, retry_for_s=0))
             self._on_owner(self._owner.name)
         number = self._calls._context.identities.next_number(self._owner)
         return settle.NextClaim(self._owner.name, number, limit, started=False)
-
-    async def _register(self) -> Owner:
-        name = self._calls._worker_name or default_worker_name()
-        try:
-            return await self._calls._transport.run(register(name), retry_for_s=0)
-        except NotReplicated as unconfirmed:
-            # An identity that a failover loses is unknown then, and made anew.
-            if not isinstance(unconfirmed.answer, Owner):
-                raise
-            return unconfirmed.answer
 
     def _claim_refused(self, trip: RoundTrip, refusal: RedisLeaseError) -> RedisLeaseError | None:
         """The next attempt claims under a new number, or as somebody else; what else was sent stands."""
