@@ -75,6 +75,13 @@ def first_program() -> str:
     return next((name for name in chosen_engines() if name in PROGRAMS), "")
 
 
+once = pytest.mark.parametrize("engine", [chosen_engines()[0]], indirect=True)
+"""For what is refused before anything is sent: any one engine will do."""
+
+once_on_a_server = pytest.mark.parametrize("engine", [first_program()], indirect=True)
+"""For what processes do around the calls: any one server that they all reach will do."""
+
+
 def missing(what: str) -> None:
     """Skips the test, where everybody sees it; on CI that is a failure, because nobody would look."""
     if os.environ.get("CI"):
@@ -234,6 +241,8 @@ def start_engine(name: str) -> Engine:
         engine = Engine(name, memory_name=f"test-{uuid.uuid4().hex}")
         memory_server(engine.memory_name)  # it is there before the first client, as a program is
         return engine
+    if not name:
+        pytest.skip("needs a server program")
     binary = PROGRAMS[name].find()
     if binary is None:
         missing(f"the server {name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from servers import Engine
+from servers import Engine, once
 from virtual_clock import VirtualClock
 
 from redislease import InvalidInput, Queue, WorkerUnknown
@@ -254,12 +254,14 @@ def test_a_stray_id_neither_blocks_the_head_nor_is_handed_out(
     assert found == {"no-hash": "has no hash", "wrong-type": "has a key of the wrong type"}
 
 
+@once
 @pytest.mark.parametrize("limit", [-1, 1001, 1.0, True, "1", None])
 def test_odd_limits_are_refused(queue: Any, limit: Any) -> None:
     with pytest.raises(InvalidInput):
         queue.claim(limit)
 
 
+@once
 @pytest.mark.parametrize("wait", [-1, float("nan"), float("inf"), True, "1", 1e18])
 def test_odd_waits_are_refused(queue: Any, wait: Any) -> None:
     with pytest.raises(InvalidInput):

@@ -12,7 +12,7 @@ import click
 import pytest
 import redis
 from command_line import CommandLine
-from servers import wait_until
+from servers import once_on_a_server, wait_until
 
 from redislease import errors
 from redislease.cli.errors import ExitCode, exit_code, worst
@@ -182,6 +182,7 @@ def test_6_check_found_something(cli: CommandLine, keys: QueueKeys, redis_client
     assert "ghost" in cli("check").out
 
 
+@once_on_a_server
 def test_130_interrupted(real_cli: CommandLine, queue_name: str, real_engine: object) -> None:
     process = real_cli.start("claim", "--wait", "30", stderr=subprocess.PIPE)
     with Queue(queue_name, redis_url=real_cli.environment["REDISLEASE_URL"]) as queue:

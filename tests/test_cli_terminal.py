@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from command_line import CommandLine
-from servers import Engine
+from servers import Engine, once_on_a_server
 
 from redislease.cli import output, tables
 from redislease.queue import Queue
@@ -149,6 +149,7 @@ def in_a_terminal(run: Callable[[int], subprocess.Popen[bytes]]) -> bytes:
     return seen
 
 
+@once_on_a_server
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_no_color_is_respected(real_cli: CommandLine, no_color: str) -> None:
     environment = real_cli.process_environment(NO_COLOR=no_color, TERM="xterm-256color")
@@ -159,6 +160,7 @@ def test_no_color_is_respected(real_cli: CommandLine, no_color: str) -> None:
     assert (b"\x1b[" in seen) is not bool(no_color)
 
 
+@once_on_a_server
 @pytest.mark.parametrize("shown", [True, False])
 def test_a_progress_bar_only_where_it_can_be_seen(real_cli: CommandLine, shown: bool) -> None:
     environment = real_cli.process_environment(TERM="xterm-256color")
@@ -177,6 +179,7 @@ def test_a_progress_bar_only_where_it_can_be_seen(real_cli: CommandLine, shown: 
     assert b"1,000 lines: 1,000 done" in seen
 
 
+@once_on_a_server
 @pytest.mark.parametrize("arguments", [["tasks", "ready", "-n", "1000", "--jsonl"], ["tasks", "ready", "-n", "1000"]])
 def test_a_closed_pipe_ends_quietly(real_cli: CommandLine, plain_queue: Queue, arguments: list[str]) -> None:
     request = {"name": "x" * 120, "side_effect": "read_only"}
@@ -192,6 +195,7 @@ def test_a_closed_pipe_ends_quietly(real_cli: CommandLine, plain_queue: Queue, a
     assert err == b""
 
 
+@once_on_a_server
 def test_a_batch_whose_answers_nobody_reads_ends_quietly(real_cli: CommandLine) -> None:
     program = f"{sys.executable} -m redislease.cli enqueue x --side-effect read_only --jsonl -"
     command = f"{program} | head -1; exit ${{PIPESTATUS[0]}}"
@@ -207,6 +211,7 @@ def test_a_batch_whose_answers_nobody_reads_ends_quietly(real_cli: CommandLine) 
     assert done.stdout.count(b"\n") == 1
 
 
+@once_on_a_server
 def test_invalid_utf8_in_arguments(real_cli: CommandLine) -> None:
     for arguments in ([b"show", b"\xff\xfe"], [b"enqueue", b"\xff", b"--side-effect", b"read_only"]):
         done = subprocess.run(
@@ -219,6 +224,7 @@ def test_invalid_utf8_in_arguments(real_cli: CommandLine) -> None:
         assert re.fullmatch(rb"redislease: [\x20-\x7e]*\n", done.stderr), done.stderr
 
 
+@once_on_a_server
 def test_a_locale_without_the_characters(real_cli: CommandLine, plain_queue: Queue) -> None:
     plain_queue.enqueue("größe 日本", {"ü": "é"}, side_effect="read_only", task_id="one")
     environment = real_cli.process_environment(PYTHONIOENCODING="latin-1", PYTHONUTF8="0")
@@ -229,6 +235,7 @@ def test_a_locale_without_the_characters(real_cli: CommandLine, plain_queue: Que
         assert shown in out
 
 
+@once_on_a_server
 def test_standard_streams_may_be_closed(real_cli: CommandLine, engine: Engine) -> None:
     for closing in (">&-", "2>&-", "<&-"):
         command = f"{sys.executable} -m redislease.cli stats {closing}"

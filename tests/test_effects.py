@@ -9,6 +9,7 @@ import pytest
 import redis
 from both import Both
 from leasing import again, leased
+from servers import once
 from virtual_clock import VirtualClock
 
 from redislease import (
@@ -232,6 +233,7 @@ def test_sixteen_kibibytes_are_kept(queue: Any, clock: VirtualClock) -> None:
     assert again(queue, clock).run_effect("big", lambda e: 1 / 0) == text
 
 
+@once
 @pytest.mark.parametrize("name", ["", "handler", "a\nb", "x" * 129, None, 5, "\ud800"], ids=repr)
 def test_odd_names_are_refused(queue: Any, name: Any) -> None:
     lease = leased(queue)

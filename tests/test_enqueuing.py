@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 from losing import dump
+from servers import once
 from virtual_clock import VirtualClock
 
 from redislease import (
@@ -161,6 +162,7 @@ def test_a_date_that_the_user_chose(queue: Any, clock: VirtualClock) -> None:
 DURATIONS = [-1, -0.001, float("nan"), float("inf"), -float("inf"), True, False, "30", b"1", 1e18, [], ...]
 
 
+@once
 @pytest.mark.parametrize("value", DURATIONS, ids=repr)
 @pytest.mark.parametrize("name", ["delay", "lease_duration", "max_runtime"])
 def test_odd_durations_are_refused(queue: Any, name: str, value: Any) -> None:
@@ -168,6 +170,7 @@ def test_odd_durations_are_refused(queue: Any, name: str, value: Any) -> None:
         queue.enqueue("work", side_effect="read_only", **{name: value})
 
 
+@once
 @pytest.mark.parametrize(
     "options",
     [
@@ -188,12 +191,14 @@ def test_odd_options_are_refused(queue: Any, options: dict[str, Any]) -> None:
     assert queue.stats().counters["enqueued"] == 0
 
 
+@once
 @pytest.mark.parametrize("name", ["", "x" * 129, "a\nb", "a\x1b[31m", None, 5, "\ud800"], ids=repr)
 def test_odd_names_are_refused(queue: Any, name: Any) -> None:
     with pytest.raises(InvalidInput):
         queue.enqueue(name, side_effect="read_only")
 
 
+@once
 @pytest.mark.parametrize(
     "payload",
     [{"x": float("nan")}, {"x": [float("inf")]}, {1: 2, "1": 3}, {"x": "\ud800"}, [1], "x", 5, {"x": print}],

@@ -21,7 +21,7 @@ from redislease.keys import STATES
 
 SCRIPTS = 1_500
 COMMANDS = 12
-WALKS = 40
+WALKS = 20
 STEPS = 40
 
 KEYS = [BASE + name for name in (b"one", b"two", b"three")]

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from servers import Engine, wait_until
+from servers import Engine, once, wait_until
 from virtual_clock import VirtualClock
 
 from redislease import InvalidInput, LeaseLost, Queue
@@ -85,6 +85,7 @@ def test_many_in_one_call(queue: Any, clock: VirtualClock) -> None:
     assert [lease.expires_at - clock.now_ms for lease in leases] == [60_000, 60_000, 59_000, 60_000]
 
 
+@once
 @pytest.mark.parametrize("value", [0, 0.01, -1, float("nan"), float("inf"), True, "5", 43_201], ids=repr)
 def test_odd_lengths_are_refused(queue: Any, value: Any) -> None:
     lease = leased(queue)
@@ -111,6 +112,7 @@ def test_progress_that_arrives_late_changes_nothing(queue: Any) -> None:
     assert queue.detail(lease.id).progress["done"] == 3
 
 
+@once
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -180,6 +182,7 @@ def test_a_handle_serves_another_process(queue: Any, other: Any) -> None:
         other.attach(lease.handle())
 
 
+@once
 @pytest.mark.parametrize(
     "handle", ["", "x", "[]", "{}", "[1,2,3,4,5,6]", '["q","i","o-1",1]', None, 5, "[" * 9999], ids=repr
 )

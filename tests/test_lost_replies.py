@@ -17,7 +17,7 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
-from servers import Engine, first_program
+from servers import Engine, first_program, start_engine
 from tallies import difference, stored, tally, without_replay
 from verbs import VERBS, WRITING, Stage
 from virtual_clock import VirtualClock
@@ -33,11 +33,18 @@ REPLY_S = 0.1
 RETRIES = {"ours": None, "redis-py 0": 0, "redis-py 5": 5}
 
 
+@pytest.fixture(scope="module", params=[first_program()])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The first server program of this run: what a network does to a call is the same before all."""
+    started = start_engine(request.param)
+    yield started
+    started.close()
+
+
 @pytest.fixture(scope="module")
 def proxy(engine: Engine) -> Iterator[Proxy]:
-    """In front of the first server program of this run: what a network does to a call is the same before all."""
-    if not engine.server or engine.name != first_program():
-        pytest.skip("needs one server program")
+    """In front of that server."""
+    assert engine.server
     opened = Proxy(engine.server.socket_path)
     yield opened
     opened.close()

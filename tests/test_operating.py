@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import redis
 from losing import dump
+from servers import once
 from virtual_clock import VirtualClock
 
 from redislease import InvalidInput, NotAllowedNow, TaskUnknown
@@ -199,6 +200,7 @@ def test_an_unknown_task(queue: Any, verb: str) -> None:
         getattr(queue, verb)(*arguments, by="ops")
 
 
+@once
 @pytest.mark.parametrize("by", ["", "x" * 65, "a\nb", None, 5, "\ud800"], ids=repr)
 def test_who_decides_must_have_a_name(queue: Any, by: Any) -> None:
     lease = leased(queue)

@@ -55,7 +55,8 @@ def pair(engine: Engine) -> Iterator[Pair]:
     if not engine.is_real:
         pytest.skip("needs a server program")
     port = free_port()
-    primary = engine.start_extra("--port", str(port), "--repl-diskless-sync-delay", "0")
+    # By default a WAIT that times out is noticed ten times a second.
+    primary = engine.start_extra("--port", str(port), "--repl-diskless-sync-delay", "0", "--hz", "500")
     replica = engine.start_extra("--replicaof", "127.0.0.1", str(port))
     with replica.sync_client() as client:
         wait_until(lambda: client.info("replication")["master_link_status"] == "up")

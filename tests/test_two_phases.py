@@ -16,6 +16,7 @@ import pytest
 import redis
 from keyspace import Keyspace
 from servers import Engine
+from tallies import stored
 from virtual_clock import VirtualClock
 
 from redislease import Queue, RedisLeaseError
@@ -83,7 +84,9 @@ SCRIPTS: dict[str, Callable[[Cast], Any]] = {
     "complete": lambda cast: cast.queue.run(
         settle.complete([settle.Completion(cast.handle(name), b"1") for name in ("held", "held-too")])
     ),
-    "complete+claim": lambda cast: cast.queue.complete_many([(cast.leases["held"], 1)], claim=2),
+    "complete+claim": lambda cast: cast.queue.run(
+        settle.complete([settle.Completion(cast.handle("held"), b"1")], settle.NextClaim("w-1", 99, 2))
+    ),
     "fail": lambda cast: cast.queue.run(settle.fail([settle.Failure(cast.handle("held"), "x", delay_ms=5)])),
     "release": lambda cast: cast.queue.run(settle.release([settle.Return(cast.handle("held"))])),
     "refused": lambda cast: cast.queue.run(settle.release([settle.Return(cast.handle("is-done"))])),
@@ -142,53 +145,72 @@ def _is_wrong(client: redis.Redis, name: str) -> bool:
 
 
 class Theatre:
-    """Sets up the same scene again and again, each time in a queue of its own."""
+    """Sets up the same scene again and again: it is built once, and then restored key by key."""
 
     def __init__(self, engine: Engine, library: ScriptLibrary) -> None:
         self.engine = engine
         self.library = library
         self.client = engine.sync_client()
-        self._opened: list[Queue] = []
+        self._queue = Queue(f"t-{uuid.uuid4().hex[:12]}", client=self.client, scripts=library, worker_name="w")
+        self.keys = self._queue.keys
+        clock = VirtualClock(self.client, self.keys)
+        clock.set_ms()
+        self._cast = build(self._queue, clock)
+        self.before = Keyspace(self.client, self.keys)
+        assert self.before.problems() == []
+        self.stored = stored(self.client, self.keys)
+        names = [*self.client.scan_iter(f"{self.keys.base}*", count=1000), f"clock:{self.keys.base}"]
+        self._saved = {name: (max(self.client.pttl(name), 0), self.client.dump(name)) for name in names}
 
     def scene(self) -> Cast:
-        queue = Queue(f"t-{uuid.uuid4().hex[:12]}", client=self.client, scripts=self.library, worker_name="w")
-        self._opened.append(queue)
-        clock = VirtualClock(self.client, queue.keys)
-        clock.set_ms()
-        return build(queue, clock)
+        """The scene as it was built."""
+        left = list(self.client.scan_iter(f"{self.keys.base}*", count=1000))
+        with self.client.pipeline(transaction=False) as pipe:
+            if left:
+                pipe.delete(*left)
+            for name, (left_ms, value) in self._saved.items():
+                pipe.restore(name, left_ms, value, replace=True)
+            pipe.execute()
+        return self._cast
 
     def close(self) -> None:
-        for queue in self._opened:
-            queue.close()
+        self._queue.close()
         self.client.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def theatre(engine: Engine, library: ScriptLibrary) -> Iterator[Theatre]:
     opened = Theatre(engine, library)
     yield opened
     opened.close()
 
 
-def disagreements(client: redis.Redis, keys: QueueKeys) -> list[str]:
+def disagreements(seen: Keyspace) -> list[str]:
     """Tasks that are not in exactly one index; one that was put into `orphans` is in no other."""
-    seen = Keyspace(client, keys)
     orphans = seen.index("orphans")
     return [line for line in seen._misplaced() if line.split(" ")[0] not in orphans or "[]" not in line]
+
+
+def test_every_script_has_something_to_do_in_the_scene(theatre: Theatre) -> None:
+    """Else what follows would show nothing."""
+    for name, script in SCRIPTS.items():
+        cast = theatre.scene()
+        assert stored(theatre.client, theatre.keys) == theatre.stored, name
+        script(cast)
+        changed = stored(theatre.client, theatre.keys) != theatre.stored
+        assert changed == (name not in ("stats", "check")), name
 
 
 @pytest.mark.parametrize("kind", [*QUEUE_KEYS, *TASK_KEYS])
 def test_a_key_of_the_wrong_type_leaves_every_task_in_one_index(theatre: Theatre, kind: str) -> None:
     for name, script in SCRIPTS.items():
         cast = theatre.scene()
-        before = Keyspace(theatre.client, cast.queue.keys)
-        assert list(before._misplaced()) == []
-        broken = wrong_type(theatre.client, key_names(cast.queue.keys, kind))
+        broken = wrong_type(theatre.client, key_names(theatre.keys, kind))
         with broken, contextlib.suppress(RedisLeaseError):
             script(cast)
-        after = Keyspace(theatre.client, cast.queue.keys)
-        assert disagreements(theatre.client, cast.queue.keys) == [], name
-        assert set(before.tasks) - set(after.tasks) <= {"is-done", "is-dead"}, name
+        after = Keyspace(theatre.client, theatre.keys)
+        assert disagreements(after) == [], name
+        assert set(theatre.before.tasks) - set(after.tasks) <= {"is-done", "is-dead"}, name
 
 
 def restricted_user(client: redis.Redis, keys: QueueKeys, kind: str) -> str:
@@ -206,17 +228,17 @@ def test_a_key_that_the_user_may_not_touch_leaves_every_task_in_one_index(theatr
     if not theatre.engine.is_real:
         pytest.skip("fakeredis has no ACL inside scripts")
     refused = 0
+    user = restricted_user(theatre.client, theatre.keys, kind)
     for name, script in SCRIPTS.items():
         cast = theatre.scene()
-        keys = cast.queue.keys
-        user = restricted_user(theatre.client, keys, kind)
         client = theatre.engine.sync_client(username=user, password="secret")
-        with client, Queue(keys.queue, client=client, scripts=theatre.library, worker_name="w") as limited:
+        with client, Queue(theatre.keys.queue, client=client, scripts=theatre.library, worker_name="w") as limited:
             try:
                 script(Cast(limited, cast.leases))
             except RedisLeaseError:
                 refused += 1
-        theatre.client.execute_command("ACL", "DELUSER", user)
-        assert disagreements(theatre.client, keys) == [], name
-        assert Keyspace(theatre.client, keys).index("orphans") == {}, name
+        after = Keyspace(theatre.client, theatre.keys)
+        assert disagreements(after) == [], name
+        assert after.index("orphans") == {}, name
+    theatre.client.execute_command("ACL", "DELUSER", user)
     assert refused or kind == "effects"
