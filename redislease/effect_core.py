@@ -28,6 +28,7 @@ R = TypeVar("R")
 
 MARGIN_SHARE = 0.1
 MARGIN_S_MAX = 2.0
+NO_REQUEST = request_digest(None)
 
 
 class EffectCore:
@@ -42,9 +43,10 @@ class EffectCore:
         self.key = self.name if key is None else effect_key(key, "the key")
         self._lease = lease
         self._nonce = ids.nonce()
-        self._digest = request_digest(request)
+        self._digest = NO_REQUEST if request is None else request_digest(request)
         self._answer: Intended | None = None
         self._closed = False
+        self._stored = b""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key} of {self._lease.id}>"
@@ -138,7 +140,8 @@ class EffectCore:
         self._closed = True
 
     def _record(self, outcome: Any) -> Flow[None]:
-        return self._close("done", encode_outcome(outcome))
+        self._stored = encode_outcome(outcome)
+        return self._close("done", self._stored)
 
     def _not_done(self, reason: str) -> Flow[None]:
         return self._close("not_done", json.dumps(self._lease._redaction.reason(reason)).encode())
@@ -156,9 +159,9 @@ class EffectCore:
         return kept["value"]
 
     def _round_trip(self, value: Any) -> Any:
-        """An outcome as a later attempt will read it, so that its type never depends on the attempt."""
-        kept = json.loads(encode_outcome(value))
-        return kept.get("value") if "value" in kept else value
+        """The recorded outcome as a later attempt will read it, so that its type never depends on the attempt."""
+        kept = json.loads(self._stored)
+        return kept.get("value", value)
 
     def _typed(self, value: Any, returns: type[R] | None) -> Any:
         if returns is None:

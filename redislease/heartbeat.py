@@ -59,7 +59,10 @@ class Heartbeat:
         if not leases:
             return
         now_s = local_clock.elapsed_s()
-        due = {lease: min(now_s + lease.heartbeat_s, lease.deadline_s - 2 * lease.heartbeat_s) for lease in leases}
+        due: dict[LeaseCore, float] = {}
+        for lease in leases:
+            beat_s = lease.heartbeat_s
+            due[lease] = min(now_s + beat_s, lease.deadline_s - 2 * beat_s)
         with self._lock:
             self._due_s.update(due)
             if self._thread is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -109,8 +110,11 @@ class AsyncTransport:
 
     async def _carry_out(self, client: AsyncClient, exchange: Exchange, plan: RetryPlan) -> None:
         while True:
+            limit_s = self._wiring.attempt_timeout(plan)
             try:
-                async with asyncio.timeout(self._wiring.attempt_timeout(plan)):
+                if limit_s is None:
+                    return await self._attempt(client, exchange)
+                async with asyncio.timeout(limit_s):
                     return await self._attempt(client, exchange)
             except (RedisError, OSError, ServerError) as error:
                 pause_s = plan.pause_after(error)
@@ -120,25 +124,13 @@ class AsyncTransport:
         pool: Any = client.connection_pool
         task = asyncio.current_task()
         cancelling = task.cancelling() if task else 0
-
-        def notice_cancellation() -> None:
-            # redis-py sends inside `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
-            if task and task.cancelling() > cancelling:
-                raise asyncio.CancelledError
-
         connection = await pool.get_connection()
         try:
-            notice_cancellation()
+            # redis-py opens connections inside `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
+            if task and task.cancelling() > cancelling:
+                raise asyncio.CancelledError
             while commands := exchange.commands():
-                await connection.send_packed_command(commands)
-                notice_cancellation()
-                replies: list[Any] = []
-                for _ in commands:
-                    try:
-                        replies.append(await connection.read_response(disable_decoding=True))
-                    except ResponseError as error:
-                        replies.append(error)
-                exchange.accept(replies)
+                exchange.accept(await _ask(connection, commands))
         except BaseException:
             # Cancelled or broken in between: what is still to come on this connection belongs to nobody.
             await connection.disconnect(nowait=True)
@@ -149,3 +141,27 @@ class AsyncTransport:
             else:
                 # Other pools wait for a lock here, where a second cancellation would lose the connection for good.
                 await asyncio.shield(pool.release(connection))
+
+
+async def _ask(connection: Any, commands: list[bytes]) -> list[Any]:
+    """The replies to some commands: raw ones, or a `ResponseError`.
+
+    One timer stands behind all of it. redis-py's own would start a task for each send, and a timer for each reply.
+    """
+    patience_s = connection.socket_timeout
+    loop = asyncio.get_running_loop()
+    replies: list[Any] = []
+    async with asyncio.timeout(patience_s) as patience:
+        connection.socket_timeout = None
+        try:
+            await connection.send_packed_command(commands)
+        finally:
+            connection.socket_timeout = patience_s
+        while len(replies) < len(commands):
+            if replies and patience_s is not None:
+                patience.reschedule(loop.time() + patience_s)
+            try:
+                replies.append(await connection.read_response(disable_decoding=True, timeout=math.inf))
+            except ResponseError as error:
+                replies.append(error)
+    return replies

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from redislease.demo.probes import VERBS, probe
 from redislease.demo.process import WorkerProcess, WorkerSilent
@@ -104,10 +103,10 @@ class StaleWorker:
             answer = probe(self._queue, verb, first)
             self._record.refused("A's lease", f"{verb} while B holds the task", answer, reason="reclaimed")
         forged = {
-            "B's token with A's generation": (replace(second, generation=first.generation), "not_owner"),
-            "B's token with A's owner": (replace(second, owner=first.owner), "not_owner"),
-            "A's token with B's owner and generation": (replace(second, token=first.token), "reclaimed"),
-            "a token that was never issued": (replace(second, token=second.token + 10**9), "not_issued"),
+            "B's token with A's generation": (second._replace(generation=first.generation), "not_owner"),
+            "B's token with A's owner": (second._replace(owner=first.owner), "not_owner"),
+            "A's token with B's owner and generation": (second._replace(token=first.token), "reclaimed"),
+            "a token that was never issued": (second._replace(token=second.token + 10**9), "not_issued"),
         }
         for parts, (handle, reason) in forged.items():
             for verb in ("renew", "complete"):

@@ -77,7 +77,9 @@ class Attempt:
 
     async def run(self) -> None:
         """Runs an async handler."""
-        self.running = asyncio.current_task()
+        if self.running is None:
+            # Started eagerly, before whoever starts it has the task in hand.
+            self.running = asyncio.current_task()
         lease_of_handler.set(self.lease)
         try:
             result = await self.task.function(*self.args, **self.kwargs)

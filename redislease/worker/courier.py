@@ -67,6 +67,7 @@ class Courier:
         self._on_owner = on_owner
         self._on_trouble = on_trouble
         self._observers = observers
+        self._observed = bool(observers)
         self._receive = receive
         self._gatherer = gatherer
         self._owner: Owner | None = None
@@ -146,7 +147,7 @@ class Courier:
                 LOG.warning("queue %s: the end of %s was refused: %s", self.name, ending.verb.handle.id, answer.reason)
             if ending.attempt is not None:
                 lease = ending.attempt.lease
-                if self._observers and not lease.settled:
+                if self._observed and not lease.settled:
                     if isinstance(answer, Lost):
                         self._observers.lost(lease, answer.reason)
                     else:

@@ -24,6 +24,8 @@ from redislease.worker.attempt import LOG, Attempt, Verb
 GIVE_BACK_S_MAX = 60.0
 DECLARE_S_MAX = 5.0
 
+OnEnd = Callable[[Attempt, Verb | None], None]
+
 
 @dataclass(slots=True)
 class Delivery:
@@ -48,13 +50,15 @@ class Intake:
     Args:
         queue: Of async handlers, with the handlers by name.
         sync_queue: Of plain functions.
-        on_end: Told how each attempt ended.
+        on_end: Told how each attempt of an async handler ended.
+        on_end_in_thread: The same for plain functions; called in their thread.
     """
 
-    def __init__(self, queue: AsyncQueue, sync_queue: Queue, on_end: Callable[[Attempt, Verb | None], None]) -> None:
+    def __init__(self, queue: AsyncQueue, sync_queue: Queue, on_end: OnEnd, on_end_in_thread: OnEnd) -> None:
         self._queue = queue
         self._sync_queue = sync_queue
         self._on_end = on_end
+        self._on_end_in_thread = on_end_in_thread
         self._loop = asyncio.get_running_loop()
         self._tasks = queue._tasks
 
@@ -76,12 +80,12 @@ class Intake:
                 continue
             lease: Lease | AsyncLease
             if task.signature.is_async:
-                lease = AsyncLease(self._queue, owner, grant, sent_s)
+                lease, on_end = AsyncLease(self._queue, owner, grant, sent_s), self._on_end
             else:
-                lease = Lease(self._sync_queue, owner, grant, sent_s)
+                lease, on_end = Lease(self._sync_queue, owner, grant, sent_s), self._on_end_in_thread
             if task.signature.takes_lease:
                 args.insert(0, lease)
-            attempt = Attempt(task, lease, args, kwargs, self._on_end, self._loop)
+            attempt = Attempt(task, lease, args, kwargs, on_end, self._loop)
             if grant.unstarted:
                 found.on_probation.append(attempt)
             elif grant.side_effect == "non_idempotent" and not grant.records_effects:

@@ -57,8 +57,9 @@ class Pump:
         self._number = number
         self._pool = pool
         self._observers = observers
+        self._observed = bool(observers)
         self._loop = asyncio.get_running_loop()
-        self._intake = Intake(queue, sync_queue, self._note_end)
+        self._intake = Intake(queue, sync_queue, self._finish, self._note_end_in_thread)
         self._probation = Probation(self._begin)
         self._outbox = Outbox()
         self._trips: set[asyncio.Task[None]] = set()
@@ -208,7 +209,7 @@ class Pump:
         self.attempts.update(attempts)
         self._slots.release(self._number, reserved - len(attempts))
         self._heartbeat.add(*[attempt.lease for attempt in attempts])
-        if self._observers:
+        if self._observed:
             for attempt in attempts:
                 attempt.on_loss = self._observers.lost
                 self._observers.claimed(attempt.lease)
@@ -243,12 +244,10 @@ class Pump:
             # Eagerly, so that a handler that never waits costs no turn of the loop.
             attempt.running = asyncio.Task(attempt.run(), loop=self._loop, eager_start=True)
         else:
-            attempt.running = self._loop.create_task(attempt.run())
+            attempt.running = asyncio.Task(attempt.run(), loop=self._loop)
 
-    def _note_end(self, attempt: Attempt, verb: Verb | None) -> None:
-        if attempt.task.signature.is_async:
-            self._finish(attempt, verb)
-        elif not self._loop.is_closed():
+    def _note_end_in_thread(self, attempt: Attempt, verb: Verb | None) -> None:
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._finish, attempt, verb)
 
     def _finish(self, attempt: Attempt, verb: Verb | None) -> None:
@@ -257,7 +256,7 @@ class Pump:
         self.attempts.discard(attempt)
         self._probation.note_end(attempt)
         attempt.lease.on_lost = None
-        if self._observers and attempt.started_s:
+        if self._observed and attempt.started_s:
             self._observers.handled(attempt.lease, local_clock.elapsed_s() - attempt.started_s)
         if verb is None:
             self._heartbeat.remove(attempt.lease)
