@@ -76,7 +76,8 @@ class Recorder:
         return value, list(self._sent)
 
     def arguments(self, call: Call[Any]) -> dict[str, Any]:
-        """The arguments of a call by name, those of its first group among them."""
+        """The arguments of a call by name, and those of its first group where no single one has the name."""
         header = self._library[call.script].header
         single = header.args[1:] if header.args[:1] == ("durable",) else header.args
-        return dict(zip((*single, *header.group), call.args, strict=False))
+        group = dict(zip(header.group, call.args[len(single) :], strict=False))
+        return {**group, **dict(zip(single, call.args, strict=False))}
