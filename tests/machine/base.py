@@ -17,6 +17,7 @@ from .world import Stage, World
 
 T = TypeVar("T")
 Named = Mapping[str, Any]
+DECISIONS = ("cancel", "revoke", "requeue", "resolve", "pause")
 Model = Callable[[Named], Any]
 
 
@@ -93,9 +94,10 @@ class Steps(RuleBasedStateMachine):
         """Whether the library says what the reference says."""
         assert found == expected, f"the library answers {found}, the reference {expected}"
 
-    def send_again(self, which: int) -> None:
-        """A copy of an earlier call arrives, perhaps much later."""
-        step = pick(self.steps, which)
+    def send_again(self, which: int, *, decisions: bool) -> None:
+        """A copy of an earlier call arrives, perhaps much later; of a decision, if wanted and there is one."""
+        decided = [step for step in self.steps if step.call.script in DECISIONS] if decisions else []
+        step = pick(decided or self.steps, which)
         queue, recorder = self.world.queues[step.who], self.world.recorders[step.who]
         named = recorder.arguments(step.call)
         _, sent = recorder.watch(lambda: queue.run(step.call))

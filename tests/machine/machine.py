@@ -8,8 +8,8 @@ from hypothesis.stateful import initialize, invariant, rule
 from .actions import Action, action, actions_of
 from .base import Steps, ms
 from .operator_steps import OperatorSteps
-from .world import Stage
 from .worker_steps import WorkerSteps
+from .world import Stage
 
 ELAPSED_MS_MAX = 3_500_000
 """Below the hour of silence after which a purge forgets a worker."""
@@ -22,7 +22,7 @@ class TimeSteps(Steps):
         super().__init__(stage)
         self.elapsed_ms = 0
 
-    @action(5, step_ms=st.sampled_from((10_001, 1, 1_000, 5_000, 10_000, 30_000, 60_001, -1, -3_000, -15_000)))
+    @action(8, step_ms=st.sampled_from((10_001, 10_001, 1, 1_000, 5_000, 5_000, 10_000, 60_001, -1, -3_000, -15_000)))
     def pass_time(self, step_ms: int) -> None:
         """Forwards, or backwards."""
         if self.elapsed_ms + step_ms <= ELAPSED_MS_MAX:
@@ -55,11 +55,11 @@ class TimeSteps(Steps):
                 lambda _: self.model.purge(kept),
             )
 
-    @action(5, which=st.integers(0, 30))
-    def repeat(self, which: int) -> None:
+    @action(6, which=st.sampled_from((0, 0, 1, 2, 3, 5, 8, 13, 21)), decisions=st.booleans())
+    def repeat(self, which: int, decisions: bool) -> None:
         """A call arrives once more."""
         if self.steps:
-            self.send_again(which)
+            self.send_again(which, decisions=decisions)
 
 
 class AllSteps(WorkerSteps, OperatorSteps, TimeSteps):

@@ -85,7 +85,7 @@ class OperatorSteps(Steps):
             lambda token, nonce: operating.resolve(self.model, task_id, decision, token, nonce, found, "r"),
         )
 
-    @action(2, level=st.sampled_from(("claims", "effects", "effects", "")))
+    @action(1, level=st.sampled_from(("claims", "effects", "effects", "")))
     def pause(self, level: str) -> None:
         """A pause mostly ends with the next such step."""
         if self.model.pause and level == "effects":

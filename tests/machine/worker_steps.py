@@ -12,13 +12,14 @@ from .base import Named, Steps, ms, pick
 from .refusal import Outcome
 from .task import Options
 
-ALIVE_MAX = 3
+ALIVE_MAX = 4
 CHOICE = st.integers(0, 11)
 KINDS = st.sampled_from(("idempotent", "non_idempotent", "non_idempotent", "read_only"))
 LIMITS: tuple[dict[str, Any], ...] = (
     {},
-    {},
-    {"max_attempts": 2, "max_expirations": 1},
+    {"lease_duration": 10},
+    {"lease_duration": 10, "max_attempts": 2, "max_expirations": 2},
+    {"lease_duration": 10, "max_attempts": 1, "max_expirations": 1},
     {"lease_duration": 10, "max_runtime": 25},
     {"lease_duration": 10, "max_same_error": 2},
 )
@@ -29,8 +30,8 @@ class WorkerSteps(Steps):
     """Enqueue, claim, and everything that a lease allows."""
 
     @action(
-        4,
-        task_id=st.sampled_from(("a", "b", "c", None)),
+        11,
+        task_id=st.sampled_from((None, "a", "b", "c")),
         kind=KINDS,
         records=st.booleans(),
         limits=st.sampled_from(LIMITS),
@@ -40,8 +41,9 @@ class WorkerSteps(Steps):
         n=st.sampled_from((0, 1)),
     )
     def enqueue(self, task_id: str | None, kind: str, records: bool, n: int, **more: Any) -> None:
-        """By a producer who may choose the id, and so meet an older task."""
+        """By a producer who may choose the id, and so meet an older task; where there are enough, somebody claims."""
         if sum(not task.terminal for task in self.model.tasks.values()) >= ALIVE_MAX:
+            self.claim(0, 1)
             return
         limits, priority, key, delay = (more[name] for name in ("limits", "priority", "key", "delay"))
         options = Options(
@@ -68,7 +70,7 @@ class WorkerSteps(Steps):
         if found and found not in self.ids:
             self.ids.append(found)
 
-    @action(6, who=st.sampled_from((0, 1)), limit=st.sampled_from((1, 1, 1, 2, 0)))
+    @action(9, who=st.sampled_from((0, 1)), limit=st.sampled_from((1, 1, 2, 2, 3, 0)))
     def claim(self, who: int, limit: int) -> None:
         """By either worker."""
         self.do(
@@ -95,7 +97,7 @@ class WorkerSteps(Steps):
             grant = grant._replace(token=self.model.fence + 10_000_000)
         self.leases.append((who, self.world.lease(who, owner, grant)))
 
-    @action(3, which=CHOICE, length=st.sampled_from((None, None, 0.5, 30)))
+    @action(5, which=CHOICE, length=st.sampled_from((None, None, 0.5, 30)))
     def renew(self, which: int, length: float | None) -> None:
         """Also to a length of its own."""
         if self.leases:
