@@ -21,7 +21,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def shown(value: Any) -> str:
     """A value as an error names it: short, and without anything that a terminal would act on."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a number of many thousand digits, a loop, somebody's own __repr__
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

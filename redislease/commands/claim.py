@@ -120,7 +120,7 @@ def parse_claim(reply: Reply) -> Claimed:
     if word == "exhausted":
         raise _exhausted(reply)
     return Claimed(
-        grants=[_grant(group) for group in groups(reply, 6, int(reply[5]))],
+        grants=[_grant(group) for group in groups(reply, 6, int(reply[5]), int(reply[4]))],
         more=text(reply[1]) == "1",
         paused=word == "paused",
         next_due_at=optional_int(reply[2]),
