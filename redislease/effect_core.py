@@ -19,6 +19,7 @@ from redislease.errors import (
     NotReplicated,
     OutcomeNotStored,
     RedisLeaseError,
+    reading,
 )
 from redislease.flow import Flow
 from redislease.flows import effecting
@@ -152,11 +153,12 @@ class EffectCore:
             raise EffectNotRecorded(effect=self.key)
 
     def _decoded(self, stored: bytes) -> Any:
-        kept = json.loads(stored)
-        if "not_stored" in kept:
-            answer = self._begun()
-            raise OutcomeNotStored(effect=self.key, generation=answer.generation, at_ms=answer.at)
-        return kept["value"]
+        with reading(f"the outcome of effect {self.key!r}"):
+            kept = json.loads(stored)
+            if "not_stored" in kept:
+                answer = self._begun()
+                raise OutcomeNotStored(effect=self.key, generation=answer.generation, at_ms=answer.at)
+            return kept["value"]
 
     def _round_trip(self, value: Any) -> Any:
         """The recorded outcome as a later attempt will read it, so that its type never depends on the attempt."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from redislease.errors import reading
 from redislease.models import Answer
 
 HANDLER = "handler"
@@ -100,7 +101,16 @@ def _testimony(line: bytes) -> Testimony | None:
 
 
 def read(key: str, stored: bytes) -> EffectRecord:
-    """A record from its stored form."""
+    """A record from its stored form.
+
+    Raises:
+        ServerError: It is not one.
+    """
+    with reading(f"the record of effect {key!r}"):
+        return _read(key, stored)
+
+
+def _read(key: str, stored: bytes) -> EffectRecord:
     head, name, outcome, late = stored.split(b"\n")
     state, token, generation, _nonce, _digest, opened_at, closed_at, left_open_by = head.decode().split(" ")
     return EffectRecord(
@@ -118,12 +128,17 @@ def read(key: str, stored: bytes) -> EffectRecord:
 
 
 def late_verdict(stored: bytes) -> Kept | None:
-    """The testimony about an effect that is still open, as a verdict; None when there is none."""
-    head, _, _, late = stored.split(b"\n")
-    if not late or not head.startswith(b"open "):
-        return None
-    verdict, _, outcome = late.split(b" ", 2)
-    return Kept(verdict.decode(), outcome)
+    """The testimony about an effect that is still open, as a verdict; None when there is none.
+
+    Raises:
+        ServerError: It is not the record of an effect.
+    """
+    with reading("the record of an effect"):
+        head, _, _, late = stored.split(b"\n")
+        if not late or not head.startswith(b"open "):
+            return None
+        verdict, _, outcome = late.split(b" ", 2)
+        return Kept(verdict.decode(), outcome)
 
 
 def implicit(generation: int, token: int, claimed_at: int) -> EffectRecord:

@@ -7,6 +7,8 @@ cannot drift apart.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class RedisLeaseError(Exception):
@@ -253,3 +255,25 @@ class ConfigurationError(RedisLeaseError):
 
 class LayoutMismatch(ConfigurationError):
     """The queue's keys were written by a version with another key layout; nothing was done."""
+
+
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading raises when something is not of the form that it should have."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Makes a `ServerError` of whatever goes wrong while something is read that the server holds or answers.
+
+    Args:
+        what: What to call it in the error.
+
+    Raises:
+        ServerError: It is not of the form that it should have.
+    """
+    try:
+        yield
+    except RedisLeaseError:
+        raise
+    except UNREADABLE as problem:
+        raise ServerError(f"{what} cannot be read") from problem

@@ -12,7 +12,7 @@ from redislease import encoding, limits, local_clock, validation
 from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import LeaseLost
+from redislease.errors import LeaseLost, reading
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
@@ -260,7 +260,8 @@ class LeaseCore:
         if delay is not None:
             delay_ms = validation.delay_ms(delay)
         else:
-            backoff = Backoff.decode(self._grant.retry)
+            with reading("the backoff of the task"):
+                backoff = Backoff.decode(self._grant.retry)
             delay_ms = backoff.delay_ms(self._grant.failures + 1, random.random())
         text = self._redaction.error(error)
         return settling.failure(self._handle, text, retry=retry, delay_ms=delay_ms, not_done=not_done)

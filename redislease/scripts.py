@@ -20,11 +20,11 @@ from redislease.errors import ConfigurationError
 Arg = str | bytes | int
 
 _HEADER_LINE = re.compile(r"^--( (?P<text>.*))?$")
-_KEY = re.compile(r"^KEYS\[(?P<number>\d+)\] +(?P<name>[a-z_]+)( {2,}.*)?$")
-_ARG = re.compile(r"^ARGV\[(?P<number>\d+)\] +(?P<name>[a-z_]+)( {2,}.*)?$")
-_GROUP = re.compile(r"^ARGV\[(?P<number>\d+)\.\.\.\] +(?P<names>[a-z_]+( [a-z_]+)*)( {2,}.*)?$")
+_KEY = re.compile(r"^KEYS\[(?P<number>[0-9]{1,4})\] +(?P<name>[a-z_]+)( {2,}.*)?$")
+_ARG = re.compile(r"^ARGV\[(?P<number>[0-9]{1,4})\] +(?P<name>[a-z_]+)( {2,}.*)?$")
+_GROUP = re.compile(r"^ARGV\[(?P<number>[0-9]{1,4})\.\.\.\] +(?P<names>[a-z_]+( [a-z_]+)*)( {2,}.*)?$")
 _CONTINUED = " " * 8
-_ERROR_LINE = re.compile(r"(?:user_script|@user_script|\[string [^\]]*\]):\s?(?P<line>\d+)")
+_ERROR_LINE = re.compile(r"(?:user_script|@user_script|\[string [^\]]*\]):\s?(?P<line>[0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def parse_header(source: str, *, name: str = "script") -> Header:
             returns.append(text.removeprefix("Returns ").strip())
             last = "returns"
         elif text.startswith("Uses "):
+            _expect(bool(re.fullmatch(r"Uses( +[a-z_]+)+ *", text)), name, line)
             uses.extend(text.removeprefix("Uses ").split())
         else:
             _expect(not text.startswith(("KEYS", "ARGV", "Returns", "Uses")), name, line)

@@ -23,8 +23,8 @@ def shown(value: Any) -> str:
     """A value as an error names it: short, and without anything that a terminal would act on."""
     try:
         text = repr(value)
-    except ValueError:  # an integer of thousands of digits
-        text = f"a very large {type(value).__name__}"
+    except Exception:  # noqa: BLE001 - a number of many thousand digits, a loop, somebody's own __repr__
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

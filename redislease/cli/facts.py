@@ -9,7 +9,7 @@ from typing import Any
 from redislease.cli.output import when
 from redislease.cli.session import Session
 from redislease.effect_records import EffectRecord
-from redislease.errors import TaskUnknown
+from redislease.errors import TaskUnknown, reading
 from redislease.models import Stats, Status, Task
 
 NEVER_SWEPT = 2**53 - 1
@@ -121,9 +121,10 @@ def gather(session: Session, task_id: str) -> Facts:
     score, doubt, ahead = session.read(
         ("ZSCORE", index, task_id), ("ZSCORE", unsettled, task_id), ("ZRANK", index, task_id)
     )
-    doubt_since = int(float(doubt)) if doubt is not None else None
     last_event = lines[-1].get("at") if lines else None
-    since = _since(task, score, doubt_since, last_event)
+    with reading(f"a score of task {task_id}"):
+        doubt_since = int(float(doubt)) if doubt is not None else None
+        since = _since(task, score, doubt_since, last_event)
     in_doubt = [effect for effect in queue.effects(task_id) if effect.state == "open"] if task.open_effects else []
     decision = _decision(task, lines)
     return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt, decision)

@@ -13,7 +13,7 @@ from redislease.backoff import Backoff
 from redislease.cli import batches
 from redislease.cli.session import Session
 from redislease.commands import hold, settle
-from redislease.errors import InvalidInput, LeaseLost
+from redislease.errors import InvalidInput, LeaseLost, reading
 from redislease.flows import settling
 from redislease.handle import Handle
 from redislease.lease import Lease
@@ -153,8 +153,9 @@ class Reports(LeaseBatch[Mapping[str, Any]]):
         (stored,) = self._session.read(("HMGET", queue.keys.progress, *(handle.id for handle, _ in things)))
         numbers: dict[tuple[str, int], int] = {}
         for (handle, _), last in zip(things, stored, strict=True):
-            token, number = (last or b"0 0").split(b" ")[:2]
-            numbers[handle.id, handle.token] = int(number) if int(token) == handle.token else 0
+            with reading(f"the progress of task {handle.id}"):
+                token, number = (last or b"0 0").split(b" ")[:2]
+                numbers[handle.id, handle.token] = int(number) if int(token) == handle.token else 0
         calls = []
         for handle, report in things:
             numbers[handle.id, handle.token] += 1

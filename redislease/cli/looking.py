@@ -265,7 +265,7 @@ def audit(session: Session, limit: int) -> None:
         rows = []
         for line in found:
             more = "  ".join(f"{name}={_shown(name, value)}" for name, value in line.items() if name not in known)
-            moved = f"{line['from']} → {line['to']}" if "to" in line else ""
+            moved = f"{line.get('from', '')} → {line['to']}" if "to" in line else ""
             rows.append(
                 (moment(line["at"]), line.get("by"), line["event"], line.get("id"), moved, line.get("reason"), more)
             )

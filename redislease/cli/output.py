@@ -65,7 +65,10 @@ def moment(at_ms: int | None) -> str:
 
 def duration(length_ms: float) -> str:
     """A length of time in the unit that fits."""
-    seconds = abs(length_ms) / 1000
+    try:
+        seconds = abs(length_ms) / 1000
+    except OverflowError:
+        return "ages"
     for unit_s, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {unit}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from redislease.errors import UNREADABLE, RedisLeaseError, ServerError
 from redislease.scripts import Arg
 
 T_co = TypeVar("T_co", covariant=True)
@@ -32,3 +33,16 @@ class Call(Generic[T_co]):
     args: Sequence[Arg]
     parse: Callable[[Reply], T_co]
     confirm: bool = True
+
+    def read(self, reply: Reply) -> T_co:
+        """The answer that a reply holds.
+
+        Raises:
+            RedisLeaseError: What the reply means; `ServerError` when it is none of this script.
+        """
+        try:
+            return self.parse(reply)
+        except RedisLeaseError:
+            raise
+        except UNREADABLE as problem:
+            raise ServerError(f"the reply of {self.script} cannot be read") from problem

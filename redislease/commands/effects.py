@@ -100,11 +100,19 @@ def encode_outcome(value: Any) -> bytes:
     try:
         whole = encoding.to_json(value, "outcome", max_bytes=limits.PAYLOAD_BYTES * 64)
     except (PayloadInvalid, PayloadTooLarge):
-        whole = repr(value).encode("utf-8", "replace")
+        whole = _described(value).encode("utf-8", "replace")
         return _digest_only(value, whole)
     if len(whole) > limits.OUTCOME_BYTES:
         return _digest_only(value, whole)
     return b'{"value":' + whole + b"}"
+
+
+def _described(value: Any) -> str:
+    """The `repr` of a value; of one that has none (nested too deeply, an enormous number) its type."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - whatever it is, an outcome is never refused
+        return f"<{type(value).__name__}>"
 
 
 def _digest_only(value: Any, whole: bytes) -> bytes:
@@ -116,7 +124,11 @@ def intent(intents: Sequence[Intent]) -> Call[list[Intended | Lost]]:
     """Records effects before they happen. Script: `intent`."""
     batch([one.handle for one in intents], limits.SETTLE_BATCH)
     rows = [(*held(one.handle), one.key, one.nonce, one.name, one.digest) for one in intents]
-    return Call("intent", shipped()["intent"].bind(rows), _parse_intents)
+
+    def parse(reply: Reply) -> list[Intended | Lost]:
+        return each(reply, FIRST_GROUP, _read_intended, len(rows))
+
+    return Call("intent", shipped()["intent"].bind(rows), parse)
 
 
 def _read_intended(group: list[str]) -> Intended:
@@ -128,20 +140,16 @@ def _read_intended(group: list[str]) -> Intended:
     return Intended(word, again=first == "again")
 
 
-def _parse_intents(reply: Reply) -> list[Intended | Lost]:
-    return each(reply, FIRST_GROUP, _read_intended)
-
-
 def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
     """Records what became of effects. Script: `outcome`."""
     batch([one.handle for one in verdicts], limits.SETTLE_BATCH)
     rows = [(*held(one.handle), one.key, one.nonce, one.verdict, one.outcome) for one in verdicts]
-    return Call("outcome", shipped()["outcome"].bind(rows), _parse_outcomes)
+
+    def parse(reply: Reply) -> list[Recorded | Lost]:
+        return each(reply, FIRST_GROUP, _read_recorded, len(rows))
+
+    return Call("outcome", shipped()["outcome"].bind(rows), parse)
 
 
 def _read_recorded(group: list[str]) -> Recorded:
     return Recorded(group[0], group[1], replay=group[2] == "replay")
-
-
-def _parse_outcomes(reply: Reply) -> list[Recorded | Lost]:
-    return each(reply, FIRST_GROUP, _read_recorded)

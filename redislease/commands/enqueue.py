@@ -227,12 +227,14 @@ def enqueue(items: Sequence[Item]) -> Call[list[Enqueued | Conflict]]:
         raise InvalidInput(f"a call takes 1 to {limits.ENQUEUE_BATCH} tasks, not {len(items)}")
     if len(items) > 1 and sum(one.size for one in items) > limits.CALL_BYTES:
         raise PayloadTooLarge(f"a call takes {limits.CALL_BYTES} bytes of payload")
-    return Call("enqueue", shipped()["enqueue"].bind([one.args for one in items]), _parse)
+    return Call(
+        "enqueue", shipped()["enqueue"].bind([one.args for one in items]), lambda reply: _parse(reply, len(items))
+    )
 
 
-def _parse(reply: Reply) -> list[Enqueued | Conflict]:
+def _parse(reply: Reply, count: int) -> list[Enqueued | Conflict]:
     answers: list[Enqueued | Conflict] = []
-    for word, task_id, status in groups(texts(reply), 3, 3):
+    for word, task_id, status in groups(texts(reply), 3, 3, count):
         if word in ("created", "existing"):
             answers.append(Enqueued(task_id, word == "created", status, int(reply[1])))
         else:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
-from redislease.commands.replies import text, texts
+from redislease.commands.replies import groups, text, texts
 from redislease.errors import InvalidInput, LeaseEnded, LeaseLost
 from redislease.handle import Handle
 from redislease.models import Lost, Renewed, Settled
@@ -51,14 +51,13 @@ def raise_lost(handle: Handle, refusal: Lost) -> None:
     )
 
 
-def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | Lost]:
-    """Reads the groups of a batch: an answer or a refusal for each lease, in the order of the call."""
-    width = int(reply[2])
+def each(reply: Reply, first: int, read: Callable[[list[str]], T], count: int) -> list[T | Lost]:
+    """Reads the groups of a batch: an answer or a refusal for each of `count` leases, in the order of the call."""
     answers: list[T | Lost] = []
     # Most groups of a batch are the same, and answers are immutable.
     known: dict[tuple[Any, ...], T | Lost] = {}
-    for start in range(first, len(reply), width):
-        group = tuple(reply[start : start + width])
+    for values in groups(reply, first, int(reply[2]), count):
+        group = tuple(values)
         answer = known.get(group)
         if answer is None:
             answer = lost(list(group)) if text(group[0]) == "lost" else read(texts(list(group)))
@@ -75,15 +74,15 @@ def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lo
     """
     batch([handle for handle, _ in leases], limits.RENEW_BATCH)
     rows = [(*held(handle), "" if length is None else length) for handle, length in leases]
-    return Call("renew", shipped()["renew"].bind(rows), _parse_renew, confirm=False)
+
+    def parse(reply: Reply) -> list[Renewed | Lost]:
+        return each(reply, FIRST_GROUP, _read_renewed, len(rows))
+
+    return Call("renew", shipped()["renew"].bind(rows), parse, confirm=False)
 
 
 def _read_renewed(group: list[str]) -> Renewed:
     return Renewed(int(group[1]), int(group[2]), group[0] == "capped")
-
-
-def _parse_renew(reply: Reply) -> list[Renewed | Lost]:
-    return each(reply, FIRST_GROUP, _read_renewed)
 
 
 def progress(
@@ -107,4 +106,4 @@ def progress(
 
 
 def _parse_progress(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]))
+    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]), 1)

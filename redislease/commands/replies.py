@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from redislease.commands.call import Reply
+from redislease.errors import ServerError
 
 
 def text(value: Any) -> str:
@@ -23,7 +24,14 @@ def optional_int(value: Any) -> int | None:
     return int(value) if value else None
 
 
-def groups(reply: Reply, first: int, width: int) -> Iterator[Reply]:
-    """The groups of `width` values from a position to the end."""
+def groups(reply: Reply, first: int, width: int, count: int | None = None) -> Iterator[Reply]:
+    """The groups of `width` values from a position to the end.
+
+    Raises:
+        ServerError: The values are not whole groups, or not `count` of them.
+    """
+    found, rest = divmod(len(reply) - first, width) if width > 0 else (-1, 0)
+    if found < 0 or rest or count not in (None, found):
+        raise ServerError(f"a reply has {len(reply)} values, which is not {first} and groups of {width}")
     for start in range(first, len(reply), width):
         yield reply[start : start + width]

@@ -89,7 +89,7 @@ def complete(completions: Sequence[Completion], claim: NextClaim | None = None) 
     wanted = claim_args("", 0, 0, "ready", False)
     if claim is not None:
         wanted = claim_args(claim.owner, claim.request_number, claim.limit, claim.lane, claim.started)
-    return Call("complete", shipped()["complete"].bind(rows, **wanted), _parse_complete)
+    return Call("complete", shipped()["complete"].bind(rows, **wanted), lambda reply: _parse_complete(reply, len(rows)))
 
 
 def _read_settled(group: list[str]) -> Settled:
@@ -100,10 +100,15 @@ def _read_settled(group: list[str]) -> Settled:
     return Settled(status, open_effects=detail, replay=replay)
 
 
-def _parse_complete(reply: Reply) -> Completed:
+def _parse_complete(reply: Reply, count: int) -> Completed:
     first_group = FIRST_GROUP + 1
+<<<<<<< HEAD
     claimed_from = first_group + int(reply[2]) * int(reply[3])
     answers = each(reply[:claimed_from], first_group, _read_settled)
+=======
+    claimed_from = first_group + int(reply[2]) * count
+    answers = each(reply[:claimed_from], first_group, _read_completed, count)
+>>>>>>> 827e87dc09cdb46b7e472cd49068bc04e0025e97
     if len(reply) == claimed_from:
         return answers, None
     try:
@@ -112,8 +117,17 @@ def _parse_complete(reply: Reply) -> Completed:
         return answers, refusal
 
 
+<<<<<<< HEAD
 def _parse_returned(reply: Reply) -> list[Settled | Lost]:
     return each(reply, FIRST_GROUP, _read_settled)
+=======
+def _read_returned(group: list[str]) -> Settled:
+    return Settled(group[1], due_at=int(group[2]) if group[2] else None, replay=group[3] == "replay")
+
+
+def _parse_returned(reply: Reply, count: int) -> list[Settled | Lost]:
+    return each(reply, FIRST_GROUP, _read_returned, count)
+>>>>>>> 827e87dc09cdb46b7e472cd49068bc04e0025e97
 
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
@@ -134,7 +148,7 @@ def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
                 error,
             )
         )
-    return Call("fail", shipped()["fail"].bind(rows), _parse_returned)
+    return Call("fail", shipped()["fail"].bind(rows), lambda reply: _parse_returned(reply, len(rows)))
 
 
 def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
@@ -150,4 +164,4 @@ def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
         )
         for one in returns
     ]
-    return Call("release", shipped()["release"].bind(rows), _parse_returned)
+    return Call("release", shipped()["release"].bind(rows), lambda reply: _parse_returned(reply, len(rows)))

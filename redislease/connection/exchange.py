@@ -159,7 +159,7 @@ class CallExchange(Exchange):
         if isinstance(reply, list) and reply and reply[0] == b"layout":
             return LayoutMismatch(_layout_sentence(reply))
         try:
-            answer = call.parse(reply)
+            answer = call.read(reply)
         except RedisLeaseError as refusal:
             return refusal
         if confirmed is None or not call.confirm:
@@ -179,7 +179,8 @@ class CallExchange(Exchange):
 
 
 def _layout_sentence(reply: Sequence[Any]) -> str:
-    stored, expected = (part.decode() if isinstance(part, bytes) else str(part) for part in reply[1:3])
+    parts = [part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part) for part in reply[1:3]]
+    stored, expected = (*parts, "?", "?")[:2]
     return f"the queue's keys have layout {stored}, and this version of redislease writes layout {expected}"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from redislease import limits
 from redislease.commands.replies import text
+from redislease.errors import reading
 from redislease.flow import Flow, Read
 from redislease.flows.context import QueueContext
 
@@ -47,7 +48,8 @@ def durations(context: QueueContext, limit: int = SAMPLE) -> Flow[list[Durations
     """The tasks that were completed last, by name."""
     keys = context.keys
     (members,) = yield Read([("ZREVRANGE", keys.index("completed"), 0, limit - 1, "WITHSCORES")])
-    pairs = [(text(task_id), int(float(score))) for task_id, score in zip(members[::2], members[1::2], strict=True)]
+    with reading("the index of completed tasks"):
+        pairs = [(text(task_id), int(float(score))) for task_id, score in zip(members[::2], members[1::2], strict=True)]
     if not pairs:
         return []
     rows = yield Read([("HMGET", keys.task(task_id), *FIELDS) for task_id, _ in pairs])
@@ -55,8 +57,9 @@ def durations(context: QueueContext, limit: int = SAMPLE) -> Flow[list[Durations
     for (_, completed_at), (name, claimed_at, lease_ms, renewals, gap_ms) in zip(pairs, rows, strict=True):
         if name is None or claimed_at is None or completed_at >= 2**53 - 1:
             continue
-        gap = int(gap_ms) if renewals and gap_ms else None
-        taken[text(name)].append((completed_at - int(claimed_at), int(lease_ms or limits.LEASE_MS), gap))
+        with reading("the hash of a completed task"):
+            gap = int(gap_ms) if renewals and gap_ms else None
+            taken[text(name)].append((completed_at - int(claimed_at), int(lease_ms or limits.LEASE_MS), gap))
     return [_summary(name, values) for name, values in sorted(taken.items())]
 
 

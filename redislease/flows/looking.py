@@ -9,7 +9,7 @@ from typing import Any
 from redislease import effect_records, encoding, limits, validation
 from redislease.commands.replies import text
 from redislease.effect_records import EffectRecord, Kept
-from redislease.errors import InvalidInput, TaskUnknown
+from redislease.errors import InvalidInput, TaskUnknown, reading
 from redislease.flow import Flow, Read
 from redislease.flows.context import QueueContext
 from redislease.keys import STATES
@@ -25,7 +25,7 @@ def _fields(raw: Mapping[bytes, bytes]) -> dict[str, str]:
 def _task(context: QueueContext, task_id: str, raw: Mapping[bytes, bytes], due: bytes | None) -> Task:
     if not raw:
         raise TaskUnknown(f"there is no task {task_id} in queue {context.name}", task_id=task_id)
-    return Task.from_hash(context.name, task_id, _fields(raw), available_at=int(float(due)) if due else None)
+    return Task.from_hash(context.name, task_id, _fields(raw), available_at=_score(due) if due else None)
 
 
 def get(context: QueueContext, task_id: str) -> Flow[Task]:
@@ -57,9 +57,32 @@ def detail(context: QueueContext, task_id: str) -> Flow[TaskDetail]:
     )
 
 
+def _score(value: bytes) -> int:
+    with reading("a score"):
+        return int(float(value))
+
+
 def _progress(stored: bytes) -> dict[str, Any]:
-    token, number, at, body = stored.split(b" ", 3)
-    return {"token": int(token), "number": int(number), "at": int(at), **encoding.from_json(body, "progress")}
+    with reading("the progress"):
+        token, number, at, body = stored.split(b" ", 3)
+        said = encoding.from_json(body, "progress")
+        found = {"token": int(token), "number": int(number), "at": int(at)}
+        return found | {"done": said["done"], "total": said.get("total"), "note": said.get("note")}
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
+def _line(stored: bytes) -> dict[str, Any]:
+    """A line of a log; one that is none of ours is shown, and does not hide the others."""
+    try:
+        line = json.loads(stored)
+    except (ValueError, RecursionError):
+        line = None
+    if isinstance(line, dict) and isinstance(line.get("event"), str) and _is_time(line.get("at")):
+        return line
+    return {"event": "unreadable", "at": None, "line": validation.cut(text(stored), limits.VALUE_BYTES)}
 
 
 def result(context: QueueContext, task_id: str) -> Flow[Any]:
@@ -82,7 +105,7 @@ def tasks(context: QueueContext, status: str, *, limit: int = 100, offset: int =
     hashes = yield Read([("HGETALL", keys.task(task_id)) for task_id in ids])
     scheduled = status == "scheduled"
     return [
-        Task.from_hash(context.name, task_id, _fields(raw), available_at=int(float(score)) if scheduled else None)
+        Task.from_hash(context.name, task_id, _fields(raw), available_at=_score(score) if scheduled else None)
         for task_id, raw, score in zip(ids, hashes, members[1::2], strict=True)
         if raw and b"status" in raw
     ]
@@ -99,7 +122,8 @@ def effects(context: QueueContext, task_id: str) -> Flow[list[EffectRecord]]:
         raise TaskUnknown(f"there is no task {checked} in queue {context.name}", task_id=checked)
     found = [effect_records.read(text(key), record) for key, record in stored.items()]
     if handler_open:
-        found.append(effect_records.implicit(*(int(value) for value in claim)))
+        with reading("the implicit effect"):
+            found.append(effect_records.implicit(*(int(value) for value in claim)))
     return sorted(found, key=lambda one: (one.opened_at, one.key))
 
 
@@ -113,14 +137,14 @@ def testimony(context: QueueContext, task_id: str) -> Flow[dict[str, Kept]]:
 def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:
     """The evidence of a task in the order in which it was written, also after the task itself was purged."""
     (lines,) = yield Read([("LRANGE", context.keys.evidence(validation.task_id(task_id)), 1, -1)])
-    return [json.loads(line) for line in lines]
+    return [_line(line) for line in lines]
 
 
 def audit(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
     """The last decisions of operators, oldest first."""
     wanted = validation.integer(limit, "limit", low=1, high=limits.BATCH)
     (lines,) = yield Read([("LRANGE", context.keys.audit, -wanted, -1)])
-    return [json.loads(line) for line in lines]
+    return [_line(line) for line in lines]
 
 
 def workers(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
@@ -128,4 +152,4 @@ def workers(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, A
     wanted = validation.integer(limit, "limit", low=1, high=limits.BATCH)
     (members,) = yield Read([("ZREVRANGE", context.keys.workers, 0, wanted - 1, "WITHSCORES")])
     pairs = zip(members[::2], members[1::2], strict=True)
-    return [{"owner": text(owner), "seen_at": int(float(score))} for owner, score in pairs]
+    return [{"owner": text(owner), "seen_at": _score(score)} for owner, score in pairs]
