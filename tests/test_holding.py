@@ -126,7 +126,7 @@ def test_progress_that_arrives_late_changes_nothing(queue: Any) -> None:
         ((-1e-9, 1), "done must not be negative"),
         ((0, -1), "total must not be negative"),
         ((3, 2), "done must not be more than total: 3 of 2"),
-        ((10**5000, 2), "done must not be more than total: a very large int of 2"),
+        ((10**5000, 2), "done must not be more than total: <int> of 2"),
         ((1, 2, "n" * 1025), "the note has 1025 bytes"),
         ((1, 2, 5), "the note must be a string"),
     ],

@@ -123,11 +123,7 @@ def parse_claim(reply: Reply) -> Claimed:
         raise _exhausted(reply)
     now = int(reply[3])
     return Claimed(
-<<<<<<< HEAD
-        grants=[_grant(group, now) for group in groups(reply, 6, int(reply[5]))],
-=======
-        grants=[_grant(group) for group in groups(reply, 6, int(reply[5]), int(reply[4]))],
->>>>>>> 827e87dc09cdb46b7e472cd49068bc04e0025e97
+        grants=[_grant(group, now) for group in groups(reply, 6, int(reply[5]), int(reply[4]))],
         more=text(reply[1]) == "1",
         paused=word == "paused",
         next_due_at=optional_int(reply[2]),

@@ -102,13 +102,8 @@ def _read_settled(group: list[str]) -> Settled:
 
 def _parse_complete(reply: Reply, count: int) -> Completed:
     first_group = FIRST_GROUP + 1
-<<<<<<< HEAD
-    claimed_from = first_group + int(reply[2]) * int(reply[3])
-    answers = each(reply[:claimed_from], first_group, _read_settled)
-=======
     claimed_from = first_group + int(reply[2]) * count
-    answers = each(reply[:claimed_from], first_group, _read_completed, count)
->>>>>>> 827e87dc09cdb46b7e472cd49068bc04e0025e97
+    answers = each(reply[:claimed_from], first_group, _read_settled, count)
     if len(reply) == claimed_from:
         return answers, None
     try:
@@ -117,17 +112,8 @@ def _parse_complete(reply: Reply, count: int) -> Completed:
         return answers, refusal
 
 
-<<<<<<< HEAD
-def _parse_returned(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, _read_settled)
-=======
-def _read_returned(group: list[str]) -> Settled:
-    return Settled(group[1], due_at=int(group[2]) if group[2] else None, replay=group[3] == "replay")
-
-
 def _parse_returned(reply: Reply, count: int) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, _read_returned, count)
->>>>>>> 827e87dc09cdb46b7e472cd49068bc04e0025e97
+    return each(reply, FIRST_GROUP, _read_settled, count)
 
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
