@@ -94,6 +94,8 @@ class Task(Answer):
         """A task from its hash; fields of later versions are left out."""
         known: dict[str, Any] = {name: value for name, value in fields.items() if name in cls.model_fields}
         known.setdefault("idempotency_key", task_id)
+        # Until it is renewed, a lease was confirmed last by its claim.
+        known.setdefault("renewed_at", fields.get("claimed_at"))
         known |= {"records_effects": fields.get("records_effects") == "1", "queue": queue, "id": task_id}
         try:
             return cls.model_validate({**known, "available_at": available_at, "created": False})

@@ -32,7 +32,7 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
     with Queue("replies", redis_url="memory://fuzz-replies", worker_name="w") as queue:
 
         def send(call: Call[Any]) -> Any:
-            raw = queue.run(replace(call, parse=lambda reply: reply))
+            raw = queue.run(replace(call, parse=lambda reply: reply, answers=None))
             found.append((call, raw))
             return call.read(raw)
 
@@ -43,7 +43,7 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
         owner = send(claim.register("w")).name
         grants = send(claim.claim(owner, 1, limit=4)).grants
         a, b, c, d = (Handle("replies", one.id, owner, one.generation, one.token) for one in grants)
-        gone = replace(a, id="nobody")
+        gone = a._replace(id="nobody")
         send(hold.renew([(a, None), (gone, None)]))
         send(hold.progress(a, 1, 1, 2, "half"))
         send(effects.intent([effects.Intent(a, "mail", "n1", "mail", "d"), effects.Intent(gone, "x", "n", "x", "d")]))
@@ -66,7 +66,7 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
             operate.pause("claims", 0, by="op"),
             operate.cancel("x", by="op"),
         ):
-            found.append((refused, queue.run(replace(refused, parse=lambda reply: reply))))
+            found.append((refused, queue.run(replace(refused, parse=lambda reply: reply, answers=None))))
     return found
 
 

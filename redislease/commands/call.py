@@ -27,12 +27,14 @@ class Call(Generic[T_co]):
         args: Flat ARGV, in the order of the script's header.
         parse: Turns the reply into the answer, or raises a `RedisLeaseError`.
         confirm: Whether the answer must wait for replicas in a queue with `wait_replicas`.
+        answers: How long the answer is, where it is a list with one for each lease.
     """
 
     script: str
     args: Sequence[Arg]
     parse: Callable[[Reply], T_co]
     confirm: bool = True
+    answers: int | None = None
 
     def read(self, reply: Reply) -> T_co:
         """The answer that a reply holds.
@@ -41,8 +43,12 @@ class Call(Generic[T_co]):
             RedisLeaseError: What the reply means; `ServerError` when it is none of this script.
         """
         try:
-            return self.parse(reply)
+            answer = self.parse(reply)
+            found = len(answer) if self.answers is not None and isinstance(answer, list) else None
         except RedisLeaseError:
             raise
         except UNREADABLE as problem:
             raise ServerError(f"the reply of {self.script} cannot be read") from problem
+        if found != self.answers:
+            raise ServerError(f"the reply of {self.script} has {found} answers, not {self.answers}")
+        return answer

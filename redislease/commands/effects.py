@@ -124,11 +124,11 @@ def intent(intents: Sequence[Intent]) -> Call[list[Intended | Lost]]:
     """Records effects before they happen. Script: `intent`."""
     batch([one.handle for one in intents], limits.SETTLE_BATCH)
     rows = [(*held(one.handle), one.key, one.nonce, one.name, one.digest) for one in intents]
+    return Call("intent", shipped()["intent"].bind(rows), _parse_intents, answers=len(rows))
 
-    def parse(reply: Reply) -> list[Intended | Lost]:
-        return each(reply, FIRST_GROUP, _read_intended, len(rows))
 
-    return Call("intent", shipped()["intent"].bind(rows), parse)
+def _parse_intents(reply: Reply) -> list[Intended | Lost]:
+    return each(reply, FIRST_GROUP, _read_intended)
 
 
 def _read_intended(group: list[str]) -> Intended:
@@ -144,11 +144,11 @@ def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
     """Records what became of effects. Script: `outcome`."""
     batch([one.handle for one in verdicts], limits.SETTLE_BATCH)
     rows = [(*held(one.handle), one.key, one.nonce, one.verdict, one.outcome) for one in verdicts]
+    return Call("outcome", shipped()["outcome"].bind(rows), _parse_outcomes, answers=len(rows))
 
-    def parse(reply: Reply) -> list[Recorded | Lost]:
-        return each(reply, FIRST_GROUP, _read_recorded, len(rows))
 
-    return Call("outcome", shipped()["outcome"].bind(rows), parse)
+def _parse_outcomes(reply: Reply) -> list[Recorded | Lost]:
+    return each(reply, FIRST_GROUP, _read_recorded)
 
 
 def _read_recorded(group: list[str]) -> Recorded:

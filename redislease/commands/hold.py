@@ -51,12 +51,12 @@ def raise_lost(handle: Handle, refusal: Lost) -> None:
     )
 
 
-def each(reply: Reply, first: int, read: Callable[[list[str]], T], count: int) -> list[T | Lost]:
-    """Reads the groups of a batch: an answer or a refusal for each of `count` leases, in the order of the call."""
+def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | Lost]:
+    """Reads the groups of a batch: an answer or a refusal for each lease, in the order of the call."""
     answers: list[T | Lost] = []
     # Most groups of a batch are the same, and answers are immutable.
     known: dict[tuple[Any, ...], T | Lost] = {}
-    for values in groups(reply, first, int(reply[2]), count):
+    for values in groups(reply, first, int(reply[2])):
         group = tuple(values)
         answer = known.get(group)
         if answer is None:
@@ -74,11 +74,11 @@ def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lo
     """
     batch([handle for handle, _ in leases], limits.RENEW_BATCH)
     rows = [(*held(handle), "" if length is None else length) for handle, length in leases]
+    return Call("renew", shipped()["renew"].bind(rows), _parse_renewals, confirm=False, answers=len(rows))
 
-    def parse(reply: Reply) -> list[Renewed | Lost]:
-        return each(reply, FIRST_GROUP, _read_renewed, len(rows))
 
-    return Call("renew", shipped()["renew"].bind(rows), parse, confirm=False)
+def _parse_renewals(reply: Reply) -> list[Renewed | Lost]:
+    return each(reply, FIRST_GROUP, _read_renewed)
 
 
 def _read_renewed(group: list[str]) -> Renewed:
@@ -102,8 +102,8 @@ def progress(
         validation.note(note, "the note", empty=True)
     body = encoding.to_json({"done": done, "total": total, "note": note}, "progress", max_bytes=2 * limits.NOTE_BYTES)
     rows = [(*held(handle), number, body)]
-    return Call("progress", shipped()["progress"].bind(rows), _parse_progress, confirm=False)
+    return Call("progress", shipped()["progress"].bind(rows), _parse_progress, confirm=False, answers=1)
 
 
 def _parse_progress(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]), 1)
+    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]))

@@ -103,7 +103,7 @@ def _read_settled(group: list[str]) -> Settled:
 def _parse_complete(reply: Reply, count: int) -> Completed:
     first_group = FIRST_GROUP + 1
     claimed_from = first_group + int(reply[2]) * count
-    answers = each(reply[:claimed_from], first_group, _read_settled, count)
+    answers = each(reply[:claimed_from], first_group, _read_settled)
     if len(reply) == claimed_from:
         return answers, None
     try:
@@ -112,8 +112,8 @@ def _parse_complete(reply: Reply, count: int) -> Completed:
         return answers, refusal
 
 
-def _parse_returned(reply: Reply, count: int) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, _read_settled, count)
+def _parse_returned(reply: Reply) -> list[Settled | Lost]:
+    return each(reply, FIRST_GROUP, _read_settled)
 
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
@@ -134,7 +134,7 @@ def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
                 error,
             )
         )
-    return Call("fail", shipped()["fail"].bind(rows), lambda reply: _parse_returned(reply, len(rows)))
+    return Call("fail", shipped()["fail"].bind(rows), _parse_returned, answers=len(rows))
 
 
 def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
@@ -150,4 +150,4 @@ def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
         )
         for one in returns
     ]
-    return Call("release", shipped()["release"].bind(rows), lambda reply: _parse_returned(reply, len(rows)))
+    return Call("release", shipped()["release"].bind(rows), _parse_returned, answers=len(rows))

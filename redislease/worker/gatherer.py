@@ -97,7 +97,8 @@ class Shared:
 def joined(calls: Sequence[Call[Any]]) -> Call[Any]:
     """One call for several of the same script, each about one lease; it answers a list, one for each."""
     first = calls[0]
-    return Call(first.script, [arg for call in calls for arg in call.args], first.parse, first.confirm)
+    args = [arg for call in calls for arg in call.args]
+    return Call(first.script, args, first.parse, first.confirm, answers=len(calls))
 
 
 def _answers(answer: object) -> list[Any]:

@@ -77,7 +77,9 @@ def _answer(value: Any) -> Any:
             grants = tuple(_grant(one) for one in value.grants)
             return "claimed", grants, value.more, value.paused, value.next_due_at
         case models.Reaped():
-            recovered = tuple((one.id, one.cause, one.status, one.generation, one.owner) for one in value.recovered)
+            recovered = tuple(
+                (one.id, one.cause, one.status, one.generation, one.owner, one.side_effect) for one in value.recovered
+            )
             return "reaped", recovered, value.promoted, value.fence
         case models.Purged():
             return "purged", value.completed, value.cancelled, value.dead

@@ -104,14 +104,14 @@ class ModelQueue:
             return "claimed", tuple(self._grant(task) for task in held), True, False, None
         if last > number:
             return ("stale_request",)
+        self.claims[slot] = number, []
         if self.pause:
             return "claimed", (), False, True, None
         ready = self.standing("ready")
         granted = ready[:limit]
         for task in granted:
             self._lease(task, owner)
-        if granted:
-            self.claims[slot] = number, [(task.id, task.token or 0) for task in granted]
+        self.claims[slot] = number, [(task.id, task.token or 0) for task in granted]
         more = len(ready) > limit or promoted == share or expired == share
         grants = tuple(self._grant(task) for task in granted)
         return "claimed", grants, more, False, None if more else self.next_due()
@@ -150,7 +150,7 @@ class ModelQueue:
         due_at = self.now + (delay_ms or 0) if status == "scheduled" else None
         self.move(task, status, due_at=due_at)
         task.expires_at = task.deadline = None
-        task.ended = Ending(task.token or 0, verb, status, due_at, task.open_effects if status == "completed" else 0)
+        task.ended = Ending(task.token or 0, verb, status, due_at, 0 if due_at else task.open_effects)
         self.counters[cause] += 1
         return task.ended
 
@@ -165,7 +165,7 @@ class ModelQueue:
         for task in [task for task in self.standing("leased") if not self.lives(task)][:limit]:
             cause = "max_runtime" if at_cap(task) else "expired"
             ended = self.take_lease(task, cause)
-            recovered.append((task.id, cause, ended.status, task.generation, task.owner))
+            recovered.append((task.id, cause, ended.status, task.generation, task.owner, task.options.side_effect))
         return recovered
 
     def promote(self, limit: int) -> int:
