@@ -25,7 +25,7 @@ local function refusal(task)
     return conflict(task, 'status')
   elseif (task.fields.fencing_token or '') ~= token then
     return conflict(task, 'token')
-  elseif APPLIES.in_doubt(task) then
+  elseif is_in_doubt(task) then
     return conflict(task, 'open_effects')
   end
 end

@@ -48,7 +48,7 @@ def _body(table: str, library: ScriptLibrary | None) -> str:
 
 def rules(library: ScriptLibrary | None = None) -> list[tuple[str, str]]:
     """The rows: a condition and the state that follows, the first that applies decides."""
-    return re.findall(r"^ +\{ '(\w+)', '(\w+)' \},$", _body("POLICY", library), re.MULTILINE)
+    return re.findall(r"^ +'(\w+)', '(\w+)',$", _body("POLICY", library), re.MULTILINE)
 
 
 def causes(library: ScriptLibrary | None = None) -> dict[str, str]:

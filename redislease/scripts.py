@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ class Header:
         group: Names of one repeated group of arguments behind them, or empty.
         returns: What the reply holds, as written.
         uses: Library files, in the order in which they are joined.
+        exports: Of a library file: what it shows to those behind it. Empty: everything, since it holds what they change.
     """
 
     keys: tuple[str, ...] = ()
@@ -44,6 +45,7 @@ class Header:
     group: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
 
 
 def parse_header(source: str, *, name: str = "script") -> Header:
@@ -60,7 +62,7 @@ def parse_header(source: str, *, name: str = "script") -> Header:
     args: list[str] = []
     group: tuple[str, ...] = ()
     returns: list[str] = []
-    uses: list[str] = []
+    names: dict[str, list[str]] = {"Uses": [], "Exports": []}
     last = ""
     for line in source.splitlines():
         header_line = _HEADER_LINE.match(line)
@@ -87,12 +89,13 @@ def parse_header(source: str, *, name: str = "script") -> Header:
         elif text.startswith("Returns "):
             returns.append(text.removeprefix("Returns ").strip())
             last = "returns"
-        elif text.startswith("Uses "):
-            _expect(bool(re.fullmatch(r"Uses( +[a-z_]+)+ *", text)), name, line)
-            uses.extend(text.removeprefix("Uses ").split())
+        elif text.startswith(("Uses ", "Exports ")):
+            _expect(bool(re.fullmatch(r"[A-Z][a-z]+( +[A-Za-z_]+)+ *", text)), name, line)
+            label, *found_names = text.split()
+            names[label].extend(found_names)
         else:
-            _expect(not text.startswith(("KEYS", "ARGV", "Returns", "Uses")), name, line)
-    return Header(tuple(keys), tuple(args), group, tuple(returns), tuple(uses))
+            _expect(not text.startswith(("KEYS", "ARGV", "Returns", "Uses", "Exports")), name, line)
+    return Header(tuple(keys), tuple(args), group, tuple(returns), tuple(names["Uses"]), tuple(names["Exports"]))
 
 
 def _expect(condition: bool, name: str, line: str) -> None:
@@ -211,13 +214,18 @@ class ScriptLibrary:
         lines: list[str] = []
         origins: list[tuple[str, int]] = []
 
-        def add(file: str, text: str) -> None:
-            for number, line in enumerate(text.splitlines(), start=1):
+        def add(file: str, text: str, first: int = 1) -> None:
+            for number, line in enumerate(text.splitlines(), start=first):
                 lines.append(line)
                 origins.append((file, number))
 
         for library in self._order(header.uses):
-            add(f"lib/{library}.lua", self._read(f"lib/{library}.lua"))
+            file = f"lib/{library}.lua"
+            text = self._read(file)
+            opening, closing = _scope(parse_header(text, name=library).exports)
+            add(file, opening)
+            add(file, text)
+            add(file, closing, first=len(text.splitlines()))
         add(f"{name}.lua", body)
         source = "\n".join(lines) + "\n"
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
@@ -242,6 +250,18 @@ class ScriptLibrary:
         for library in uses:
             visit(library)
         return ordered
+
+
+def _scope(exports: Sequence[str]) -> tuple[str, str]:
+    """What stands around a library file so that only its exports are seen behind it.
+
+    The chunk of a script runs on every call, and making a function costs a walk over all variables of the chunk that
+    functions made before it have kept. A file in a function of its own keeps its variables off that list.
+    """
+    if not exports:
+        return "", ""
+    names = ", ".join(exports)
+    return f"local {names} = (function()", f"return {names} end)()"
 
 
 @cache

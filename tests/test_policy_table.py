@@ -178,9 +178,9 @@ def test_the_readme_shows_the_table() -> None:
 def test_the_table_follows_the_rows() -> None:
     """Another order of the rows is another table, and a row without words is an error and not a gap."""
     source = (shipped().directory / policy_table.FILE).read_text(encoding="utf-8")
-    fatal, doubt = "  { 'fatal', 'dead' },\n", "  { 'in_doubt', 'reconciling' },\n"
+    fatal, doubt = "  'fatal', 'dead',\n", "  'in_doubt', 'reconciling',\n"
     swapped = ScriptLibrary(replace={"policy": source.replace(doubt, "").replace(fatal, fatal + doubt)})
     assert "| 3 | its holder failed it for good" in policy_table.markdown(swapped)
-    strange = ScriptLibrary(replace={"policy": source.replace(fatal, "  { 'strange', 'dead' },\n")})
+    strange = ScriptLibrary(replace={"policy": source.replace(fatal, "  'strange', 'dead',\n")})
     with pytest.raises(KeyError, match="strange"):
         policy_table.markdown(strange)

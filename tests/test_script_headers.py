@@ -40,6 +40,13 @@ def identifiers(code: str) -> set[str]:
 @cache
 def definitions_of(library: str) -> frozenset[str]:
     """What a library file defines for others."""
+    exports = parse_header(text_of(f"lib/{library}"), name=library).exports
+    return frozenset(exports) or top_level_of(library)
+
+
+@cache
+def top_level_of(library: str) -> frozenset[str]:
+    """Everything that a library file defines at its top level."""
     found: set[str] = set()
     for functions, variables in re.findall(r"^local (?:function (\w+)|([\w, ]+))", body_of(f"lib/{library}"), re.M):
         found.update(name.strip() for name in (functions or variables).split(",") if name.strip() != "function")
@@ -122,6 +129,15 @@ def test_every_definition_of_a_library_is_used_somewhere() -> None:
         if len(re.findall(rf"\b{name}\b", code)) < 2
     ]
     assert not idle
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_exports_are_what_others_use(library: str) -> None:
+    exports = parse_header(text_of(f"lib/{library}"), name=library).exports
+    assert set(exports) <= top_level_of(library), "exported and not defined"
+    others = [f"lib/{other}" for other in LIBRARIES if other != library] + NAMES
+    used = set().union(*(identifiers(body_of(other)) for other in others))
+    assert set(exports) <= used, "exported and used by nobody else"
 
 
 def test_libraries_define_different_names() -> None:

@@ -1,4 +1,5 @@
--- Uses recovery workers
+-- Uses     recovery workers
+-- Exports  acquire
 --
 -- Claiming: the heart of `claim`, and of `complete` with the next claim in the same call.
 

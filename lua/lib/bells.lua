@@ -1,4 +1,5 @@
--- Uses queue plan
+-- Uses     queue plan
+-- Exports  BELLS ring signal
 --
 -- Bells wake sleeping workers. They carry no task: a lost ring costs a few seconds, never work. Each is a sorted set of
 -- one member, so that ringing twice is one ring.

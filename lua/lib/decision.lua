@@ -1,4 +1,5 @@
--- Uses task evidence
+-- Uses     task evidence
+-- Exports  conflict decide forgive
 --
 -- What an operator decides. A decision carries a nonce: the same nonce gets the same answer, and whoever comes later is
 -- told who decided what and when.

@@ -1,4 +1,5 @@
--- Uses ending evidence
+-- Uses     ending evidence
+-- Exports  read_effect write_effect close_effect note_effect
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,

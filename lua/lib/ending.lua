@@ -1,4 +1,5 @@
--- Uses moves policy evidence
+-- Uses     moves policy evidence
+-- Exports  awaits_start start_handler close_one close_handler end_lease add_settled take_lease
 --
 -- How a lease ends, whatever ended it: count it, decide where the task goes, keep the answer for a replay, leave
 -- evidence. Owner, generation and token stay in the hash until the next claim; the status and the expiry do not.

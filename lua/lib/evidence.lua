@@ -1,4 +1,5 @@
--- Uses queue plan json
+-- Uses     queue plan json
+-- Exports  log_of evidence_line note note_late
 --
 -- The evidence of a task: a list of JSON lines. Element 0 holds the counts and which late calls were noted; it is written
 -- anew when one of them changes. Nothing is trimmed away: beyond its budget a kind of line only moves a counter.

@@ -1,4 +1,5 @@
--- Uses queue task evidence
+-- Uses     queue task evidence
+-- Exports  still_holds expiry_cause guard
 --
 -- Who may act. This is the one definition of "this caller still holds this lease", and every verb of a worker asks it.
 

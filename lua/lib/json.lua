@@ -1,3 +1,5 @@
+-- Exports  json_string
+--
 -- Text as a JSON string. The only JSON that Lua writes is evidence, and it is never read back here.
 
 local JSON_ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n', ['\r'] = '\\r', ['\t'] = '\\t' }

@@ -1,4 +1,5 @@
--- Uses queue plan task bells
+-- Uses     queue plan task bells
+-- Exports  STATES TERMINAL arrive move put_right
 --
 -- A move takes a task from one state to another: status, index and bell together. Nothing else changes a status.
 

@@ -1,3 +1,5 @@
+-- Exports  int int_once
+--
 -- Integers as text. Lua's own conversion turns to exponents at 15 digits, so no computed number is joined into a string
 -- in any other way. Formatting is dear and a batch repeats most of its numbers, so each is formatted once.
 

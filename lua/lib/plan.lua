@@ -1,25 +1,27 @@
--- Uses defaults numbers queue
+-- Uses     defaults numbers queue
+-- Exports  plan checked expect leave enter fill put_value drop_value write count commit add_answer finish
 --
 -- What a script is going to write. Scripts read and decide first, noting every change here; noting a change to a key
 -- also reads the key, so that a key of the wrong type, one that the user may not touch or one whose slot is moving ends
 -- the script before anything was written. `commit` is the only function that writes tasks and indexes.
 
-local plan = { tasks = {}, sets = {}, leaves = {}, enters = {}, fills = {}, commands = {}, counts = {} }
+local plan = {}
 local checked = {}
 local writing = false
 
-local READ = {
-  zset = function(name) return redis.call('ZCARD', prefix .. name) end,
-  hash = function(name) return redis.call('HLEN', prefix .. name) end,
-  list = function(name) return redis.call('LLEN', prefix .. name) end,
-  string = function(name) return redis.call('STRLEN', prefix .. name) end,
-}
+local SIZE_OF = { zset = 'ZCARD', hash = 'HLEN', list = 'LLEN', string = 'STRLEN' }
+
+local function plan_nothing()
+  plan.tasks, plan.sets, plan.leaves, plan.enters, plan.fills, plan.commands, plan.counts = {}, {}, {}, {}, {}, {}, {}
+end
+
+plan_nothing()
 
 -- Reads a key that will be written, once per call; answers its size as first seen.
 local function expect(kind, name)
   local size = checked[name]
   if not size then
-    size = READ[kind](name)
+    size = redis.call(SIZE_OF[kind], prefix .. name)
     checked[name] = size
   end
   return size
@@ -162,7 +164,7 @@ local function commit(creating)
   for counter, amount in pairs(plan.counts) do
     redis.call('HINCRBY', KEYS[1], counter, amount)
   end
-  plan = { tasks = {}, sets = {}, leaves = {}, enters = {}, fills = {}, commands = {}, counts = {} }
+  plan_nothing()
 end
 
 -- Adds one answer of a batch to a reply.

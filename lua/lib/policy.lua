@@ -1,4 +1,5 @@
--- Uses task
+-- Uses     task
+-- Exports  CAUSES is_in_doubt on_last_expiration destination
 --
 -- Where a task goes when its lease ends. The first row that applies decides; the rows are data, so that the tests and
 -- the documentation read the same table.
@@ -19,43 +20,44 @@ local CAUSES = {
   completed = '',
 }
 
+-- When, then. A flat list, because it is made anew on every call.
 local POLICY = {
-  -- when, then
-  { 'completed', 'completed' },
-  { 'cancelled', 'cancelled' },
-  { 'in_doubt', 'reconciling' },
-  { 'fatal', 'dead' },
-  { 'same_error_too_often', 'dead' },
-  { 'too_many_failures', 'dead' },
-  { 'too_many_expirations', 'dead' },
-  { 'credential_missing', 'blocked' },
-  { 'proposed', 'awaiting_approval' },
-  { 'failed', 'scheduled' },
-  { 'delayed', 'scheduled' },
-  { 'otherwise', 'ready' },
+  'completed', 'completed',
+  'cancelled', 'cancelled',
+  'in_doubt', 'reconciling',
+  'fatal', 'dead',
+  'same_error_too_often', 'dead',
+  'too_many_failures', 'dead',
+  'too_many_expirations', 'dead',
+  'credential_missing', 'blocked',
+  'proposed', 'awaiting_approval',
+  'failed', 'scheduled',
+  'delayed', 'scheduled',
+  'otherwise', 'ready',
 }
 
-local APPLIES = {
-  completed = function(_, ending) return ending.cause == 'completed' end,
-  cancelled = function(_, ending) return ending.cause == 'cancelled' end,
-  in_doubt = function(task)
-    return task.fields.side_effect == 'non_idempotent' and number_of(task, 'open_effects') > 0
-  end,
-  fatal = function(_, ending) return ending.cause == 'fatal' end,
-  same_error_too_often = function(task, ending)
+local function is_in_doubt(task)
+  return task.fields.side_effect == 'non_idempotent' and number_of(task, 'open_effects') > 0
+end
+
+-- Conditions that are not the cause of the ending itself.
+local function applies(condition, task, ending)
+  if condition == 'in_doubt' then
+    return is_in_doubt(task)
+  elseif condition == 'same_error_too_often' then
     local limit = number_of(task, 'max_same_error')
     return ending.cause == 'failed' and limit > 0 and number_of(task, 'same_errors') >= limit
-  end,
-  too_many_failures = function(task) return number_of(task, 'failures') >= number_of(task, 'max_attempts') end,
-  too_many_expirations = function(task)
+  elseif condition == 'too_many_failures' then
+    return number_of(task, 'failures') >= number_of(task, 'max_attempts')
+  elseif condition == 'too_many_expirations' then
     return number_of(task, 'expirations') >= number_of(task, 'max_expirations')
-  end,
-  credential_missing = function(_, ending) return ending.cause == 'credential' or ending.credential_blocked end,
-  proposed = function(_, ending) return ending.cause == 'proposed' end,
-  failed = function(_, ending) return ending.cause == 'failed' end,
-  delayed = function(_, ending) return ending.delay_ms ~= nil end,
-  otherwise = function() return true end,
-}
+  elseif condition == 'credential_missing' then
+    return ending.cause == 'credential' or ending.credential_blocked
+  elseif condition == 'delayed' then
+    return ending.delay_ms ~= nil
+  end
+  return condition == 'otherwise'
+end
 
 -- Whether one more expiration would be the last. Leases of such a task say when their handler begins, so that a task is
 -- not dead because its neighbour kept killing their worker.
@@ -66,9 +68,10 @@ local function on_last_expiration(task)
 end
 
 local function destination(task, ending)
-  for _, row in ipairs(POLICY) do
-    if APPLIES[row[1]](task, ending) then
-      return row[2], row[1]
+  for row = 1, #POLICY, 2 do
+    local condition = POLICY[row]
+    if condition == ending.cause or applies(condition, task, ending) then
+      return POLICY[row + 1], condition
     end
   end
 end

@@ -1,4 +1,5 @@
--- Uses ending guard
+-- Uses     ending guard
+-- Exports  RECOVERED_WIDTH recover_expired promote_due next_due
 --
 -- What time alone does to tasks: leases end and due tasks become ready. Every id is checked against its hash in the
 -- same step, so a task that was finished or renewed in between is left as it is.

@@ -1,4 +1,5 @@
--- Uses queue plan
+-- Uses     queue plan
+-- Exports  read_task put note_set drop number_of counted_up increase new_task
 --
 -- A task as the script sees it: its hash, read once, and the changes planned for it. Later lines of the same call see
 -- those changes.

@@ -1,4 +1,5 @@
--- Uses queue plan
+-- Uses     queue plan
+-- Exports  read_worker mark_seen
 --
 -- Registered owners: an identity that no other process has, and the last claims of each, so that a claim whose reply
 -- was lost can be answered again.

@@ -96,10 +96,10 @@ MUTATIONS = (
     ),
     Mutation("claim ignores paused", "lib/acquire.lua", "if pause ~= '' then", "if false then", OPERATING),
     Mutation(
-        "what may have happened is repeated", "lib/policy.lua", "  { 'in_doubt', 'reconciling' },\n", "", HOLDING,
+        "what may have happened is repeated", "lib/policy.lua", "  'in_doubt', 'reconciling',\n", "", HOLDING,
     ),
     Mutation(
-        "expirations are not limited", "lib/policy.lua", "  { 'too_many_expirations', 'dead' },\n", "",
+        "expirations are not limited", "lib/policy.lua", "  'too_many_expirations', 'dead',\n", "",
         replace(HOLDING, actions=("claim", "reap", "clock")),
     ),
     Mutation("failures count as releases", "lib/policy.lua", "failed = 'failures'", "failed = 'releases'", HOLDING),
