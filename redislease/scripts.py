@@ -37,7 +37,7 @@ class Header:
         group: Names of one repeated group of arguments behind them, or empty.
         returns: What the reply holds, as written.
         uses: Library files, in the order in which they are joined.
-        exports: Of a library file: what it shows to those behind it. Empty: everything, since it holds what they change.
+        exports: Of a library file: what it shows to those behind it; empty for one that holds what they change.
     """
 
     keys: tuple[str, ...] = ()
