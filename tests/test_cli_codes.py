@@ -141,6 +141,25 @@ def test_refusals_tell_times_that_people_read(cli: CommandLine) -> None:
     assert said.document["decided_at_ms"] > 1_700_000_000_000
 
 
+def test_4_what_is_not_there_is_named(cli: CommandLine) -> None:
+    """Also where a decision was to be made, of one task and of many."""
+    for verb in ("cancel", "revoke", "requeue", "show", "why"):
+        found = cli.expect(4, verb, "nope", "--json")
+        assert "there is no task nope in queue" in found.err
+        assert (found.document["error"], found.document["id"]) == ("TaskUnknown", "nope")
+    several = cli.expect(4, "cancel", "nope", "neither", "--json")
+    assert [one["id"] for one in several.document] == ["nope", "neither"]
+    assert "there is no task neither in queue" in several.err
+
+
+def test_4_a_queue_that_never_had_a_task(cli: CommandLine) -> None:
+    """The name may be a slip."""
+    assert cli.expect(4, "claim").err.endswith("and nothing was ever enqueued there\n")
+    enqueue(cli)
+    cli.expect(0, "claim")
+    assert "ever enqueued" not in cli.expect(4, "claim").err
+
+
 def test_4_nothing_there(cli: CommandLine) -> None:
     cli.expect(4, "claim")
     cli.expect(4, "claim", "--owner", "nobody-7")

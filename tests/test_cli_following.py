@@ -68,6 +68,8 @@ def test_tail_follows_a_task_to_its_end(cli: CommandLine, plain_queue: Queue) ->
         "completed",
     ]
     assert "completed" in cli.expect(0, "tail", task_id).out
+    told = cli.expect(0, "tail", task_id, "--jsonl").lines
+    assert [line["at"] for line in told] == sorted(line["at"] for line in told)
     cli.expect(4, "tail", "nobody")
 
 

@@ -14,6 +14,7 @@ from program import redislease
 from servers import Engine, start_engine
 
 from redislease.backoff import Backoff
+from redislease.cli.inputs import json_argument
 from redislease.errors import InvalidInput
 from redislease.queue import Queue
 
@@ -202,6 +203,21 @@ def test_never_keeps_a_state(cli: CommandLine, plain_queue: Queue) -> None:
     plain_queue.claim()[0].complete()
     assert cli.expect(0, "purge", "--completed", "never", "--dry-run", "--json").document == {}
     assert cli.expect(0, "purge", "--completed", "never", "--json").document["completed"] == 0
+
+
+def test_choices_are_told_in_one_line(cli: CommandLine) -> None:
+    assert one_line(cli, "tasks").startswith(
+        "redislease: tasks: Missing argument 'STATE'. Choose from: scheduled, ready, approved,"
+    )
+    assert "Invalid value for 'STATE': 'foo' is not one of 'scheduled'" in one_line(cli, "tasks", "foo")
+    assert "Missing argument 'done|retry|dead'" in one_line(cli, "reconcile", "resolve", "x")
+    assert "--limit" in one_line(cli, "claim", "-n", "0")
+
+
+def test_standard_input_that_is_closed(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redislease.cli.inputs.sys.stdin", None)
+    with pytest.raises(InvalidInput, match="the payload was to come from standard input, which is closed"):
+        json_argument("-", "the payload")
 
 
 def test_the_program_as_a_process_refuses_too() -> None:

@@ -68,11 +68,11 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
 
 def message(error: BaseException) -> str:
     """What to tell a person."""
-    if isinstance(error, click.UsageError):
-        where = error.ctx.command_path.partition(" ")[2] if error.ctx else ""
-        return f"{where}: {error.format_message()}" if where else error.format_message()
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        where = context.command_path.partition(" ")[2] if context else ""
+        said = " ".join(error.format_message().split())  # click breaks some of its lines
+        return f"{where}: {said}" if where else said
     if isinstance(error, RedisLeaseError | OSError):
         return str(error)
     return f"a fault in redislease itself: {type(error).__name__}: {error}"

@@ -134,16 +134,16 @@ def exec_command(
         except CommandNotStarted as not_started:
             output.complain(str(not_started))
             return ExitCode.USAGE
-        paused = until is not Until.FOREVER and stop.signal is None and not reports and queue.stats().pause
+        stats = queue.stats() if until is not Until.FOREVER and stop.signal is None and not reports else None
     if until is Until.ONCE and reports:
         return _CODES[reports[0].verdict]
     if stop.signal is not None:
         return ExitCode.DONE if stop.signal == signal.SIGTERM and until is Until.FOREVER else ExitCode.INTERRUPTED
-    if paused:
-        output.complain(f"queue {session.queue_name} is paused ({paused})")
+    if stats and stats.pause:
+        output.complain(f"queue {session.queue_name} is paused ({stats.pause})")
         return ExitCode.REFUSED
-    if until is Until.ONCE:
-        output.complain(f"nothing is ready in queue {session.queue_name}")
+    if stats and until is Until.ONCE:
+        output.complain(session.nothing_ready(stats))
         return ExitCode.NOTHING
     return ExitCode.DONE
 

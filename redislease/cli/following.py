@@ -10,7 +10,7 @@ import click
 
 from redislease.cli import options, output, tables
 from redislease.cli.errors import ExitCode
-from redislease.cli.looking import evidence_text
+from redislease.cli.history import evidence_text
 from redislease.cli.session import Session
 from redislease.errors import TaskUnknown
 from redislease.models import Status, Task, TaskDetail
@@ -97,14 +97,15 @@ def events(session: Session, task_id: str, interval_s: float) -> Iterator[dict[s
         except TaskUnknown:
             detail = None
         lines = session.queue.evidence(task_id)
-        yield from lines[seen:]
+        new: list[dict[str, object]] = list(lines[seen:])
         if detail is None and not lines:
             session.queue.get(task_id)
         seen = len(lines)
         if detail is not None and detail.progress and detail.progress["at"] > reported:
             reported = detail.progress["at"]
             values = {name: value for name, value in detail.progress.items() if value is not None}
-            yield {"event": "progress", **values}
+            new.append({"event": "progress", **values})
+        yield from sorted(new, key=lambda line: int(str(line.get("at") or 0)))
         task = detail.task if detail else None
         if task is None or task.status.ended:
             if task is not None:

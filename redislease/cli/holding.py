@@ -29,7 +29,7 @@ def register(session: Session, name: str | None) -> None:
 
 
 @click.command()
-@click.option("--limit", "-n", type=int, default=1, metavar="N", help="At most this many (1).")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=1, metavar="N", help="At most this many (1).")
 @click.option("--wait", type=float, metavar="S", help="Seconds to wait while there is none.")
 @click.option("--owner", metavar="NAME-N", help="Claim as a registered identity; a fresh one by default.")
 @options.common
@@ -52,7 +52,7 @@ def claim(session: Session, limit: int, wait: float | None, owner: str | None) -
             f"queue {queue.name} is paused ({stats.pause}) by {stats.paused_by}"
             + (f": {stats.paused_reason}" if stats.paused_reason else "")
         )
-    output.complain(f"nothing is ready in queue {queue.name}")
+    output.complain(session.nothing_ready(stats))
     return ExitCode.NOTHING
 
 

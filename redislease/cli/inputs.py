@@ -48,13 +48,15 @@ def json_argument(text: str | None, what: str) -> Any:
     """JSON from an argument, or from standard input when the argument is `-`; None when there is none.
 
     Raises:
-        InvalidInput: It is not JSON.
+        InvalidInput: It is not JSON, or standard input is closed.
         PayloadTooLarge: Standard input holds more than any value may.
     """
     if text is None:
         return None
     if text != "-":
         return json_value(text, what)
+    if sys.stdin is None:
+        raise InvalidInput(f"{what} was to come from standard input, which is closed")
     data = sys.stdin.buffer.read(LINE_BYTES + 1)
     if len(data) > LINE_BYTES:
         raise PayloadTooLarge(f"{what} has more than {LINE_BYTES} bytes")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any
 
 import click
 
@@ -111,7 +110,7 @@ def _stats(seen: Stats) -> str:
 
 
 @click.command()
-@click.argument("status", type=click.Choice(LISTED))
+@click.argument("status", type=click.Choice(LISTED), metavar="STATE")
 @click.option("--limit", "-n", type=int, default=100, metavar="N", help="At most this many (100).")
 @click.option("--offset", type=int, default=0, metavar="N", help="How many to skip.")
 @options.common
@@ -119,7 +118,8 @@ def _stats(seen: Stats) -> str:
 def tasks(session: Session, status: str, limit: int, offset: int) -> None:
     """Lists the tasks of a state.
 
-    In the order of the state's index; unsettled lists ended tasks that still have an effect in doubt.
+    STATE is scheduled, ready, approved, leased, blocked, awaiting_approval, reconciling, dead, completed, cancelled or
+    unsettled. In the order of the state's index; unsettled lists ended tasks that still have an effect in doubt.
     """
     found = session.queue.tasks(status, limit=limit, offset=offset)
     session.answer(found, lambda: tasks_table(session, found))
@@ -199,39 +199,6 @@ def why(session: Session, task_id: str) -> None:
 
 
 @click.command()
-@click.argument("task_id", metavar="ID")
-@options.common
-@options.pass_session
-def evidence(session: Session, task_id: str) -> None:
-    """Shows what happened to a task.
-
-    Also after the task itself was purged.
-    """
-    lines = session.queue.evidence(task_id)
-    if not lines:
-        session.queue.get(task_id)
-    session.answer(lines, lambda: evidence_text(lines))
-
-
-def evidence_text(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Evidence as a timeline."""
-    rows = []
-    for line in lines:
-        rest = [f"{name}={_shown(name, value)}" for name, value in line.items() if name not in ("event", "at", "to")]
-        to = line.get("to")
-        rows.append((moment(line.get("at")), line.get("event"), f"→ {to}" if to else "", "  ".join(rest)))
-    return tables.table(("when", "what", "", "details"), rows) if rows else "nothing was recorded"
-
-
-def _shown(name: str, value: object) -> str:
-    if name.endswith("_at") and isinstance(value, int):
-        return moment(value)
-    if name.endswith("_ms") and isinstance(value, int):
-        return output.duration(value)
-    return value if isinstance(value, str) else output.document(value)
-
-
-@click.command()
 @click.option("--limit", "-n", type=int, default=100, metavar="N", help="At most this many (100).")
 @options.common
 @options.pass_session
@@ -245,31 +212,6 @@ def workers(session: Session, limit: int) -> None:
     def people() -> str:
         now = session.queue.stats().now
         return tables.table(("owner", "last seen"), [(one["owner"], when(one["seen_at"], now)) for one in found])
-
-    session.answer(found, people)
-
-
-@click.command()
-@click.option("--limit", "-n", type=int, default=100, metavar="N", help="At most this many (100).")
-@options.common
-@options.pass_session
-def audit(session: Session, limit: int) -> None:
-    """Lists what operators decided.
-
-    The last decisions, oldest first.
-    """
-    found = session.queue.audit(limit=limit)
-    known = ("event", "at", "id", "by", "reason", "from", "to")
-
-    def people() -> str:
-        rows = []
-        for line in found:
-            more = "  ".join(f"{name}={_shown(name, value)}" for name, value in line.items() if name not in known)
-            moved = f"{line.get('from', '')} → {line['to']}" if "to" in line else ""
-            rows.append(
-                (moment(line["at"]), line.get("by"), line["event"], line.get("id"), moved, line.get("reason"), more)
-            )
-        return tables.table(("when", "who", "what", "task", "moved", "reason", "details"), rows)
 
     session.answer(found, people)
 

@@ -80,11 +80,11 @@ SECTIONS: dict[str, dict[str, Verb]] = {
         "tasks": _here("looking:tasks", "Lists the tasks of a state."),
         "show": _here("looking:show", "Shows a task."),
         "why": _here("looking:why", "Says where a task is, and what moves it."),
-        "evidence": _here("looking:evidence", "Shows what happened to a task."),
+        "evidence": _here("history:evidence", "Shows what happened to a task."),
         "watch": _here("following:watch", "Shows what is running, again and again."),
         "tail": _here("following:tail", "Shows what happens to a task as it happens."),
         "workers": _here("looking:workers", "Lists registered workers."),
-        "audit": _here("looking:audit", "Lists what operators decided."),
+        "audit": _here("history:audit", "Lists what operators decided."),
         "check": _here("looking:check", "Compares every index with its tasks."),
     },
     "Deciding": {

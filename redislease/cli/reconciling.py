@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from redislease.cli import inputs, looking, options
+from redislease.cli import history, inputs, looking, options
 from redislease.cli import why as explanations
 from redislease.cli.operating import say_decided
 from redislease.cli.session import Session
@@ -49,7 +49,7 @@ def show(session: Session, task_id: str) -> None:
 
     def people() -> str:
         task = looking.task_text(session, detail, effects)
-        return "\n\n".join((explanations.as_text(told), task, looking.evidence_text(evidence)))
+        return "\n\n".join((explanations.as_text(told), task, history.evidence_text(evidence)))
 
     session.answer({"why": told, **dict(detail), "effects": effects, "evidence": evidence}, people)
 
@@ -77,7 +77,7 @@ def verdicts(given: Iterable[str], outcomes: Iterable[str]) -> dict[str, str | D
 
 @reconcile.command("resolve")
 @click.argument("task_id", metavar="ID")
-@click.argument("decision", type=click.Choice(DECISIONS))
+@click.argument("decision", type=click.Choice(DECISIONS), metavar="done|retry|dead")
 @click.option(
     "--effect", "effects", multiple=True, metavar="NAME=done|not_done", help="What you found out of an effect."
 )

@@ -16,6 +16,7 @@ from redislease.scripts import Arg
 
 if TYPE_CHECKING:
     from redislease.flow import Flow
+    from redislease.models import Stats
     from redislease.queue import Queue
 
 PATIENCE_S = 5.0
@@ -107,6 +108,11 @@ class Session:
             return getpass.getuser()
         except (OSError, KeyError, ImportError):
             raise ConfigurationError("who decides? Type --by NAME, or set REDISLEASE_BY") from None
+
+    def nothing_ready(self, stats: Stats) -> str:
+        """What to say when a claim found nothing; a name that nobody ever stored a task under may be a slip."""
+        hint = "" if stats.counters.get("enqueued") else ", and nothing was ever enqueued there"
+        return f"nothing is ready in queue {self.queue_name}{hint}"
 
     def read(self, *commands: tuple[Arg, ...]) -> list[Any]:
         """The raw replies of plain read commands."""
