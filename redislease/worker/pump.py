@@ -61,6 +61,7 @@ class Pump:
         self._intake = Intake(queue, sync_queue, self._finish, self._note_end_in_thread)
         self._outbox = Outbox()
         self._trips: set[asyncio.Task[None]] = set()
+        self._under_way = 0
         self._claims_under_way = 0
         self._stirred = False
         self._rung = True
@@ -127,19 +128,19 @@ class Pump:
 
     def _launch(self) -> None:
         self._stirred = False
-        while len(self._trips) < PARALLEL:
-            trip = self._next_trip()
-            if not trip:
-                break
+        while trip := self._next_trip():
             task = self._loop.create_task(self._carry_out(trip))
             self._trips.add(task)
             task.add_done_callback(self._land)
         if self._sleepy() is not None:
             self._wake.allow()
-        elif not (self._claiming or self.attempts or self._outbox or self._trips or self._done.done()):
+        elif not (self._claiming or self.attempts or self._outbox or self._under_way or self._done.done()):
             self._done.set_result(None)
 
-    def _next_trip(self) -> RoundTrip:
+    def _next_trip(self) -> RoundTrip | None:
+        """What to send now, counted as under way; None when there is nothing, or enough is."""
+        if self._under_way >= PARALLEL:
+            return None
         trip = self._outbox.take()
         trip.errands = self._gatherer.take()
         wanted = self._claiming and self._slots.is_hungry(self._number)
@@ -150,12 +151,14 @@ class Pump:
             self._slots.reserve(self._number, limit)
             self._claims_under_way += 1
             trip.claims, trip.reserved = True, limit
+        if not trip:
+            return None
+        self._under_way += 1
         return trip
 
     def _land(self, task: asyncio.Task[None]) -> None:
         self._trips.discard(task)
         self._note_failure(task)
-        self.stir()
 
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         problem = None if task.cancelled() else task.exception()
@@ -169,11 +172,16 @@ class Pump:
             return None
         return self._sleep_s
 
-    def _on_wake(self, rung: bool) -> None:
-        """A bell rang, or the time is over. A ring that comes when there is no place left is passed on."""
+    async def _on_wake(self, rung: bool) -> None:
+        """A bell rang, or the time is over. A ring that comes when there is no place left is passed on.
+
+        The claim is sent from here and not from a task of its own: whoever waits for the task waits for that too.
+        """
         if rung or self._sleepy() is not None:
             self._rung = True
-            self._launch()
+            trip = self._next_trip()
+            if trip is not None:
+                await self._carry_out(trip)
 
     async def _carry_out(self, trip: RoundTrip) -> None:
         claims = trip.claims
@@ -181,7 +189,9 @@ class Pump:
             await self._courier.carry(trip)
         finally:
             self._claims_under_way -= claims
+            self._under_way -= 1
             self._slots.release(self._number, trip.reserved)
+            self.stir()
 
     def _note_trouble(self) -> None:
         self._slots.say(self._number, hungry=False)
