@@ -9,6 +9,7 @@ from redislease import limits, local_clock
 from redislease.async_queue import AsyncQueue
 from redislease.flows.claiming import Batch, sleep_s
 from redislease.heartbeat import Heartbeat
+from redislease.models import Claimed
 from redislease.queue import Queue
 from redislease.worker.attempt import LOG, SHUTDOWN, Attempt, Verb
 from redislease.worker.bells import SignalBell, WakeBell
@@ -200,21 +201,18 @@ class Pump:
 
     async def _receive(self, trip: RoundTrip, batch: Batch, confirmed: bool) -> None:
         owner, claimed, sent_s = batch.owner, batch.claimed, batch.sent_s
-        self._slots.say(self._number, hungry=claimed.more)
-        self._slots.serve(self._number, len(claimed.grants))
         self._sleep_s = sleep_s(claimed)
         reserved, trip.reserved = trip.reserved, 0
         if not (confirmed and self._claiming):
             for grant in claimed.grants:
                 self._outbox.put(self._intake.unstarted(owner, grant), None, ends_s(grant, sent_s))
-            self._slots.release(self._number, reserved)
+            self._settle_places(claimed, reserved)
             return
         delivery = self._intake.sort(owner, claimed.grants, sent_s)
         for verb, deadline_s in delivery.refused:
             self._outbox.put(verb, None, deadline_s)
         attempts = [*delivery.attempts, *delivery.in_doubt]
         self.attempts.update(attempts)
-        self._slots.release(self._number, reserved - len(attempts))
         self._heartbeat.add(*[attempt.lease for attempt in attempts])
         if self._observed:
             for attempt in attempts:
@@ -223,6 +221,8 @@ class Pump:
         now_s = local_clock.elapsed_s()
         for attempt in delivery.attempts:
             self._start(attempt, now_s)
+        # Behind the handlers, so that they begin before the next round trip is made ready.
+        self._settle_places(claimed, reserved - len(attempts))
         if delivery.in_doubt:
             refused = dict(await self._intake.declare(delivery.in_doubt))
             now_s = local_clock.elapsed_s()
@@ -231,6 +231,12 @@ class Pump:
                     self._finish(attempt, refused[attempt])
                 else:
                     self._start(attempt, now_s)
+
+    def _settle_places(self, claimed: Claimed, unused: int) -> None:
+        """Frees the places that a claim did not need, and notes whether there is more to claim."""
+        self._slots.say(self._number, hungry=claimed.more)
+        self._slots.serve(self._number, len(claimed.grants))
+        self._slots.release(self._number, unused)
 
     def _start(self, attempt: Attempt, now_s: float) -> None:
         """Starts a handler, unless its lease was lost or the worker was stopped in between."""
