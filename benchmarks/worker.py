@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 import redis
-from report import show
-from server import BenchmarkServer, arguments
+from benchmarks.report import show
+from benchmarks.server import BenchmarkServer, arguments
 
 from redislease import Queue
 from redislease.worker import Worker

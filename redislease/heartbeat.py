@@ -80,6 +80,8 @@ class Heartbeat:
 
     def remove(self, *leases: LeaseCore) -> None:
         """Stops to renew leases."""
+        if not leases:
+            return
         with self._lock:
             for lease in leases:
                 self._due_s.pop(lease, None)

@@ -25,6 +25,8 @@ class PatientPool(ConnectionPool):
     def __init__(self, *, wait_s: float, max_connections: int, **options: Any) -> None:
         super().__init__(max_connections=max_connections, **options)
         self._wait_s = wait_s
+        # Credentials that change are renewed when a connection comes back, which redis-py listens for.
+        self._is_listened_to = options.get("credential_provider") is not None
         self._slots = asyncio.Semaphore(max_connections)
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AbstractConnection:
@@ -47,7 +49,9 @@ class PatientPool(ConnectionPool):
             self._slots.release()
             raise
         try:
-            await self.ensure_connection(connection)
+            # What redis-py does to make sure is dear for a connection that is open, as nearly all are.
+            if not connection.is_connected or await connection.can_read():
+                await self.ensure_connection(connection)
         except BaseException:
             await connection.disconnect(nowait=True)
             await self.release(connection)
@@ -60,6 +64,10 @@ class PatientPool(ConnectionPool):
     async def release(self, connection: AbstractConnection) -> None:
         """Takes a connection back."""
         try:
-            await super().release(connection)
+            if self._is_listened_to or connection.should_reconnect():  # type: ignore[no-untyped-call]
+                await super().release(connection)
+            else:
+                self._in_use_connections.remove(connection)
+                self._available_connections.append(connection)
         finally:
             self._slots.release()

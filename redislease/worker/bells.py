@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from redislease import limits
 from redislease.async_queue import AsyncQueue
@@ -27,16 +27,19 @@ class WakeBell:
     Args:
         queue: Of the bell.
         sleepy: How long to sleep, in seconds; None: not now.
-        on_wake: Told that the sleep is over, and whether the bell rang.
+        on_wake: Told that the sleep is over, and whether the bell rang; the bell is silent until it has returned.
     """
 
-    def __init__(self, queue: AsyncQueue, sleepy: Callable[[], float | None], on_wake: Callable[[bool], None]) -> None:
+    def __init__(
+        self, queue: AsyncQueue, sleepy: Callable[[], float | None], on_wake: Callable[[bool], Awaitable[None]]
+    ) -> None:
         self._queue = queue
         self._sleepy = sleepy
         self._on_wake = on_wake
         self._allowed = asyncio.Event()
         self._listening: asyncio.Task[None] | None = None
         self._asleep = False
+        self._stopped = False
 
     def allow(self) -> None:
         """There is nothing to do."""
@@ -45,14 +48,15 @@ class WakeBell:
 
     def stop(self) -> bool:
         """Ends it; answers whether it slept, so that a ring may have been lost."""
-        if self._listening is not None:
+        self._stopped = True
+        if self._asleep and self._listening is not None:
             self._listening.cancel()
         return self._asleep
 
     async def listen(self) -> None:
-        """Sleeps whenever it is allowed, for ever."""
+        """Sleeps whenever it is allowed, until it is stopped."""
         self._listening = asyncio.current_task()
-        while True:
+        while not self._stopped:
             await self._allowed.wait()
             self._allowed.clear()
             duration_s = self._sleepy()
@@ -65,7 +69,7 @@ class WakeBell:
             except ServerError:
                 await _pause()
             self._asleep = False
-            self._on_wake(rung)
+            await self._on_wake(rung)
 
 
 class SignalBell:

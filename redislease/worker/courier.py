@@ -85,7 +85,8 @@ class Courier:
             await asyncio.sleep(next(delays))
             self._drop_late(trip, problem)
             trip.errands = self._gatherer.take()
-        Shared(trip.errands).give_back()
+        if trip.errands:
+            Shared(trip.errands).give_back()
 
     def abandon(self) -> None:
         """Gives up what is not answered yet."""

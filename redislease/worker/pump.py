@@ -9,6 +9,7 @@ from redislease import limits, local_clock
 from redislease.async_queue import AsyncQueue
 from redislease.flows.claiming import Batch, sleep_s
 from redislease.heartbeat import Heartbeat
+from redislease.models import Claimed
 from redislease.queue import Queue
 from redislease.worker.attempt import LOG, SHUTDOWN, Attempt, Verb
 from redislease.worker.bells import SignalBell, WakeBell
@@ -63,6 +64,7 @@ class Pump:
         self._probation = Probation(self._begin)
         self._outbox = Outbox()
         self._trips: set[asyncio.Task[None]] = set()
+        self._under_way = 0
         self._claims_under_way = 0
         self._stirred = False
         self._rung = True
@@ -130,19 +132,19 @@ class Pump:
 
     def _launch(self) -> None:
         self._stirred = False
-        while len(self._trips) < PARALLEL:
-            trip = self._next_trip()
-            if not trip:
-                break
+        while trip := self._next_trip():
             task = self._loop.create_task(self._carry_out(trip))
             self._trips.add(task)
             task.add_done_callback(self._land)
         if self._sleepy() is not None:
             self._wake.allow()
-        elif not (self._claiming or self.attempts or self._outbox or self._trips or self._done.done()):
+        elif not (self._claiming or self.attempts or self._outbox or self._under_way or self._done.done()):
             self._done.set_result(None)
 
-    def _next_trip(self) -> RoundTrip:
+    def _next_trip(self) -> RoundTrip | None:
+        """What to send now, counted as under way; None when there is nothing, or enough is."""
+        if self._under_way >= PARALLEL:
+            return None
         trip = self._outbox.take()
         trip.errands = self._gatherer.take()
         wanted = self._claiming and self._slots.is_hungry(self._number)
@@ -153,12 +155,14 @@ class Pump:
             self._slots.reserve(self._number, limit)
             self._claims_under_way += 1
             trip.claims, trip.reserved = True, limit
+        if not trip:
+            return None
+        self._under_way += 1
         return trip
 
     def _land(self, task: asyncio.Task[None]) -> None:
         self._trips.discard(task)
         self._note_failure(task)
-        self.stir()
 
     def _note_failure(self, task: asyncio.Task[None]) -> None:
         problem = None if task.cancelled() else task.exception()
@@ -172,11 +176,16 @@ class Pump:
             return None
         return self._sleep_s
 
-    def _on_wake(self, rung: bool) -> None:
-        """A bell rang, or the time is over. A ring that comes when there is no place left is passed on."""
+    async def _on_wake(self, rung: bool) -> None:
+        """A bell rang, or the time is over. A ring that comes when there is no place left is passed on.
+
+        The claim is sent from here and not from a task of its own: whoever waits for the task waits for that too.
+        """
         if rung or self._sleepy() is not None:
             self._rung = True
-            self._launch()
+            trip = self._next_trip()
+            if trip is not None:
+                await self._carry_out(trip)
 
     async def _carry_out(self, trip: RoundTrip) -> None:
         claims = trip.claims
@@ -184,7 +193,9 @@ class Pump:
             await self._courier.carry(trip)
         finally:
             self._claims_under_way -= claims
+            self._under_way -= 1
             self._slots.release(self._number, trip.reserved)
+            self.stir()
 
     def _note_trouble(self) -> None:
         self._slots.say(self._number, hungry=False)
@@ -193,21 +204,18 @@ class Pump:
 
     async def _receive(self, trip: RoundTrip, batch: Batch, confirmed: bool) -> None:
         owner, claimed, sent_s = batch.owner, batch.claimed, batch.sent_s
-        self._slots.say(self._number, hungry=claimed.more)
-        self._slots.serve(self._number, len(claimed.grants))
         self._sleep_s = sleep_s(claimed)
         reserved, trip.reserved = trip.reserved, 0
         if not (confirmed and self._claiming):
             for grant in claimed.grants:
                 self._outbox.put(self._intake.unstarted(owner, grant), None, ends_s(grant, sent_s))
-            self._slots.release(self._number, reserved)
+            self._settle_places(claimed, reserved)
             return
         delivery = self._intake.sort(owner, claimed.grants, sent_s)
         for verb, deadline_s in delivery.refused:
             self._outbox.put(verb, None, deadline_s)
         attempts = [*delivery.attempts, *delivery.in_doubt, *delivery.on_probation]
         self.attempts.update(attempts)
-        self._slots.release(self._number, reserved - len(attempts))
         self._heartbeat.add(*[attempt.lease for attempt in attempts])
         if self._observed:
             for attempt in attempts:
@@ -217,6 +225,8 @@ class Pump:
         for attempt in delivery.attempts:
             self._start(attempt, now_s)
         self._probation.add(delivery.on_probation, self._note_failure)
+        # Behind the handlers, so that they begin before the next round trip is made ready.
+        self._settle_places(claimed, reserved - len(attempts))
         if delivery.in_doubt:
             await self._begin(*delivery.in_doubt)
 
@@ -229,6 +239,12 @@ class Pump:
                 self._finish(attempt, refused[attempt])
             else:
                 self._start(attempt, now_s)
+
+    def _settle_places(self, claimed: Claimed, unused: int) -> None:
+        """Frees the places that a claim did not need, and notes whether there is more to claim."""
+        self._slots.say(self._number, hungry=claimed.more)
+        self._slots.serve(self._number, len(claimed.grants))
+        self._slots.release(self._number, unused)
 
     def _start(self, attempt: Attempt, now_s: float) -> None:
         """Starts a handler, unless its lease was lost or the worker was stopped in between."""
