@@ -38,7 +38,7 @@ def stage(engine: Engine, both: Both, library: ScriptLibrary, redis_client: redi
 
 def run(stage: Stage, number: int, how: settings) -> None:
     """Ten machines from a seed, another one on every stage."""
-    drawn = seed(f"{stage.engine.name} {stage.both.flavour} {number}")
+    drawn: Any = seed(f"{stage.engine.name} {stage.both.flavour} {number}")
     run_state_machine_as_test(drawn(lambda: QueueMachine(stage)), settings=how)
 
 

@@ -21,7 +21,6 @@ from .queue import ModelQueue
 from .recorder import Recorder
 from .task import HANDLER, ModelTask
 
-
 LATE_EVENTS = ("late_result", "late_outcome", "refused")
 LATE_LINES = 20
 
@@ -96,7 +95,7 @@ class World:
             if state == "ready":
                 # The score holds a place in the order, whose numbers are nobody's business.
                 expected: list[Any] = [task.id for task in tasks]
-                found = [task_id for task_id, _ in found]  # type: ignore[misc]
+                found = [task_id for task_id, _ in found]
             else:
                 expected = [(task.id, self.model.score(task)) for task in tasks]
             if found != expected:
