@@ -113,6 +113,34 @@ class WorkerSteps(Steps):
             who, lease, held = self.lease(which)
             self.do(who, lambda _: lease.renew(length), lambda _: holding.renew(self.model, held, ms(length)))
 
+    @action(1, which=CHOICE)
+    def report(self, which: int) -> None:
+        """How far the work is."""
+        if not self.leases:
+            return
+        who, lease, held = self.lease(which)
+
+        def act(_: Any) -> Outcome:
+            lease.progress(1, 2, "half")
+            return "settled", "leased", None, 0, False
+
+        self.do(who, act, lambda _: holding.progress(self.model, held))
+
+    @action(1, which=CHOICE)
+    def attach(self, which: int) -> None:
+        """Another process takes a lease up from its handle, which renews it."""
+        if not self.leases:
+            return
+        who, lease, held = self.lease(which)
+
+        def act(queue: Any) -> Outcome:
+            taken = queue.attach(lease.handle())
+            self.leases.append((who, taken))
+            left_ms = taken._grant.remaining_ms
+            return "renewed", taken.expires_at, left_ms, taken.expires_at == taken.task.runtime_deadline
+
+        self.do(who, act, lambda _: holding.renew(self.model, held, None))
+
     @action(3, which=CHOICE, result=st.sampled_from((None, {"ok": 1})), ref=st.sampled_from((None, "there")))
     def complete(self, which: int, result: Any, ref: str | None) -> None:
         """One lease."""
