@@ -40,10 +40,41 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 """What JSON can hold, and a little more: infinities and lone surrogates."""
 
-WORDS = st.sampled_from((b"", b"ok", b"lost", b"unknown", b"conflict", b"existing", b"0", b"1", b"2", b"4", b"17",
-                         b"-1", b"nan", b"inf", b"1e5", b"\xff", b"9" * 5_000, b"status", b"replay"))  # fmt: skip
+WORDS = st.sampled_from(
+    (
+        b"",
+        b"ok",
+        b"lost",
+        b"unknown",
+        b"conflict",
+        b"existing",
+        b"0",
+        b"1",
+        b"2",
+        b"4",
+        b"17",
+        b"-1",
+        b"nan",
+        b"inf",
+        b"1e5",
+        b"\xff",
+        b"9" * 5_000,
+        b"status",
+        b"replay",
+    )
+)
 VALUES = st.one_of(
-    WORDS, WORDS, st.binary(max_size=6), NUMBERS, st.none(), st.booleans(), st.floats(), TEXTS,
-    st.just([]), st.just([b"ok"]), st.just({}), st.just({b"a": 1}),
-)  # fmt: skip
+    WORDS,
+    WORDS,
+    st.binary(max_size=6),
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    TEXTS,
+    st.just([]),
+    st.just([b"ok"]),
+    st.just({}),
+    st.just({b"a": 1}),
+)
 """What a reply can hold, and what it never should."""

@@ -61,12 +61,13 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
         send(inspect.stats("replies"))
         send(inspect.check("ready"))
         send(sweep.purge())
-        for refused in (
+        refused: list[Call[Any]] = [
             operate.cancel("d", by="op"),
             operate.pause("claims", 0, by="op"),
             operate.cancel("x", by="op"),
-        ):
-            found.append((refused, queue.run(replace(refused, parse=lambda reply: reply, answers=None))))
+        ]
+        for call in refused:
+            found.append((call, queue.run(replace(call, parse=lambda reply: reply, answers=None))))
     return found
 
 

@@ -37,8 +37,9 @@ def stage(engine: Engine, both: Both, library: ScriptLibrary, redis_client: redi
 
 
 def run(stage: Stage, number: int, how: settings) -> None:
-    """Ten machines from a seed."""
-    run_state_machine_as_test(seed(number)(lambda: QueueMachine(stage)), settings=how)
+    """Ten machines from a seed, another one on every stage."""
+    drawn: Any = seed(f"{stage.engine.name} {stage.both.flavour} {number}")
+    run_state_machine_as_test(drawn(lambda: QueueMachine(stage)), settings=how)
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -34,6 +34,11 @@ def renew(queue: ModelQueue, held: Held, asked_ms: int | None) -> Outcome:
     return "renewed", expires_at, expires_at - queue.now, expires_at == task.deadline
 
 
+def progress(queue: ModelQueue, held: Held) -> Outcome:
+    """A report extends nothing and ends nothing."""
+    return _refused(queue, held, "progress") or ("settled", "leased", None, 0, False)
+
+
 def complete(queue: ModelQueue, held: Held, result: Any, result_ref: str | None = None) -> Outcome:
     """The work is done."""
     if refused := _refused(queue, held, "complete"):

@@ -75,7 +75,7 @@ class QueueMachine(AllSteps):
         getattr(self, action.name)(**action.values)
 
     def teardown(self) -> None:
-        problems = self.world.close()
+        problems = [*self.world.evidence_problems(self.ids), *self.world.close()]
         assert not problems, "\n".join(problems)
 
     @initialize()

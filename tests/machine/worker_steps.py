@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -79,9 +80,15 @@ class WorkerSteps(Steps):
             lambda sent: self.model.claim(sent["owner"], sent["request_number"], limit),
         )
 
-    @action(1, one=CHOICE, other=CHOICE, what=st.sampled_from(("owner", "generation", "token", "not issued")))
-    def mix(self, one: int, other: int, what: str) -> None:
-        """A lease that nobody was given: parts of two, or a token of the future."""
+    @action(
+        2,
+        one=CHOICE,
+        other=CHOICE,
+        what=st.sampled_from(("owner", "generation", "token", "not issued")),
+        use=st.sampled_from(("complete", "renew", "fail", "release", "intend", "")),
+    )
+    def mix(self, one: int, other: int, what: str, use: str) -> None:
+        """A lease that nobody was given: parts of two, or a token of the future; used at once, and perhaps later."""
         if not self.leases:
             return
         who, lease, held = self.lease(one)
@@ -92,10 +99,12 @@ class WorkerSteps(Steps):
         elif what == "generation":
             grant = grant._replace(generation=held.generation + 1)
         elif what == "token":
-            grant = grant._replace(token=another.token)
+            grant = grant._replace(token=another.token if another.token != held.token else held.token - 1)
         else:
             grant = grant._replace(token=self.model.fence + 10_000_000)
         self.leases.append((who, self.world.lease(who, owner, grant)))
+        if use in USES:
+            USES[use](self)
 
     @action(5, which=CHOICE, length=st.sampled_from((None, None, 0.5, 30)))
     def renew(self, which: int, length: float | None) -> None:
@@ -103,6 +112,34 @@ class WorkerSteps(Steps):
         if self.leases:
             who, lease, held = self.lease(which)
             self.do(who, lambda _: lease.renew(length), lambda _: holding.renew(self.model, held, ms(length)))
+
+    @action(1, which=CHOICE)
+    def report(self, which: int) -> None:
+        """How far the work is."""
+        if not self.leases:
+            return
+        who, lease, held = self.lease(which)
+
+        def act(_: Any) -> Outcome:
+            lease.progress(1, 2, "half")
+            return "settled", "leased", None, 0, False
+
+        self.do(who, act, lambda _: holding.progress(self.model, held))
+
+    @action(1, which=CHOICE)
+    def attach(self, which: int) -> None:
+        """Another process takes a lease up from its handle, which renews it."""
+        if not self.leases:
+            return
+        who, lease, held = self.lease(which)
+
+        def act(queue: Any) -> Outcome:
+            taken = queue.attach(lease.handle())
+            self.leases.append((who, taken))
+            left_ms = taken._grant.remaining_ms
+            return "renewed", taken.expires_at, left_ms, taken.expires_at == taken.task.runtime_deadline
+
+        self.do(who, act, lambda _: holding.renew(self.model, held, None))
 
     @action(3, which=CHOICE, result=st.sampled_from((None, {"ok": 1})), ref=st.sampled_from((None, "there")))
     def complete(self, which: int, result: Any, ref: str | None) -> None:
@@ -200,3 +237,14 @@ class WorkerSteps(Steps):
             return "told", "ok"
 
         self.do(who, act, lambda sent: holding.tell(self.model, held, key, sent["nonce"], verdict, outcome))
+
+
+NEWEST = 1
+USES: dict[str, Callable[[WorkerSteps], None]] = {
+    "complete": lambda steps: steps.complete(NEWEST, None, None),
+    "renew": lambda steps: steps.renew(NEWEST, None),
+    "fail": lambda steps: steps.fail(NEWEST, "other", True, None, False),
+    "release": lambda steps: steps.release(NEWEST, None, False),
+    "intend": lambda steps: steps.intend(NEWEST, "mail", "x"),
+}
+"""What is done with a lease that nobody was given."""

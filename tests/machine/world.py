@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,9 @@ from redislease.scripts import ScriptLibrary
 from .queue import ModelQueue
 from .recorder import Recorder
 from .task import HANDLER, ModelTask
+
+LATE_EVENTS = ("late_result", "late_outcome", "refused")
+LATE_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,16 @@ class World:
             self.stage.client.delete(*left)
         return problems
 
+    def evidence_problems(self, ids: Sequence[str]) -> list[str]:
+        """What is wrong with the evidence of tasks: refusals are noted at most twenty times, and each once."""
+        problems = []
+        for task_id in ids:
+            lines = [line for line in self.queues[0].evidence(task_id) if line["event"] in LATE_EVENTS]
+            known = [tuple(line.get(name) for name in ("token", "verb", "effect")) for line in lines]
+            if len(known) > LATE_LINES or len(set(known)) < len(known):
+                problems.append(f"the refusals noted of {task_id} are {known}")
+        return problems
+
     def differences(self) -> list[str]:
         """Everything in which the queue and the reference differ."""
         return [*self._indexes(), *self._stats(), *self._tasks()]
@@ -82,7 +95,7 @@ class World:
             if state == "ready":
                 # The score holds a place in the order, whose numbers are nobody's business.
                 expected: list[Any] = [task.id for task in tasks]
-                found = [task_id for task_id, _ in found]  # type: ignore[misc]
+                found = [task_id for task_id, _ in found]
             else:
                 expected = [(task.id, self.model.score(task)) for task in tasks]
             if found != expected:
