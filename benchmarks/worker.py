@@ -14,9 +14,9 @@ import time
 from typing import Any
 
 import redis
+
 from benchmarks.report import show
 from benchmarks.server import BenchmarkServer, arguments
-
 from redislease import Queue
 from redislease.worker import Worker
 

@@ -14,7 +14,7 @@ from fuzzing import JSON, TEXTS, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redislease import InvalidInput, RedisLeaseError
+from redislease import InvalidInput, Queue, RedisLeaseError
 from redislease.cli import inputs, leases, output
 from redislease.cli.batches import Batch
 from redislease.cli.errors import describe, exit_code, message
@@ -29,8 +29,9 @@ SERVER = "fuzz-lines"
 def session() -> Iterator[Session]:
     opened = Session()
     opened.queue_name, opened.url = "lines", f"memory://{SERVER}"
-    yield opened
-    opened.close()
+    with Queue("lines", redis_url=opened.url):
+        yield opened
+        opened.close()
     forget_memory_server(SERVER)
 
 
