@@ -21,7 +21,7 @@ def fuzzed(share: float = 1.0) -> settings:
     """Settings for one property; `share` makes an expensive one run less often."""
     return settings(
         derandomize=not EXAMPLES,
-        max_examples=max(1, round(int(EXAMPLES or 200) * share)),
+        max_examples=max(1, round(int(EXAMPLES or 150) * share)),
         deadline=None,
         database=None,
         phases=(Phase.generate, Phase.shrink),
