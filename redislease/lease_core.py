@@ -52,7 +52,7 @@ class LeaseCore:
         self._pid = os.getpid()
         self._expires_at = grant.expires_at
         self._deadline_s = sent_s + grant.remaining_ms / 1000
-        self._capped = False
+        self._capped = grant.runtime_deadline is not None and grant.expires_at >= grant.runtime_deadline
         self._lost_reason: str | None = None
         self._settled: Settled | None = None
         self._reports = 0
