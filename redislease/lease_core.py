@@ -60,6 +60,8 @@ class LeaseCore:
         self._pid = os.getpid()
         self._expires_at = grant.expires_at
         self._deadline_s = sent_s + grant.remaining_ms / 1000
+        if grant.runtime_deadline is not None:
+            self._capped = grant.expires_at >= grant.runtime_deadline
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._handle.id} generation {self.generation}>"

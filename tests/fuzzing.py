@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 EXAMPLES = os.environ.get("REDISLEASE_FUZZ_EXAMPLES")
 """How many examples of each property, drawn anew each time; without it a few, and always the same."""
 
 
+PATIENT = pytest.mark.timeout(0 if EXAMPLES else 600)
+"""For files with such properties: a failure is made smaller for up to five minutes, and many examples take long."""
+
+
 def fuzzed(share: float = 1.0) -> settings:
     """Settings for one property; `share` makes an expensive one run less often."""
     return settings(
         derandomize=not EXAMPLES,
-        max_examples=max(1, round(int(EXAMPLES or 200) * share)),
+        max_examples=max(1, round(int(EXAMPLES or 150) * share)),
         deadline=None,
         database=None,
+        phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
 

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from fuzzing import JSON, NUMBERS, TEXTS, fuzzed
+from fuzzing import JSON, NUMBERS, PATIENT, TEXTS, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,8 @@ from redislease import ConfigurationError, InvalidInput, limits
 from redislease.connection.urls import parse_url, redacted
 from redislease.handle import Handle
 from redislease.scripts import Header, Script, parse_header, shipped
+
+pytestmark = PATIENT
 
 # Headers
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fuzzing import JSON, TEXTS, fuzzed
+from fuzzing import JSON, PATIENT, TEXTS, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +21,8 @@ from redislease.cli.errors import describe, exit_code, message
 from redislease.cli.producing import Enqueueing
 from redislease.cli.session import Session
 from redislease.connection.memory import forget_memory_server
+
+pytestmark = PATIENT
 
 SERVER = "fuzz-lines"
 

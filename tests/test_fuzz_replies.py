@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from call_samples import CALLS
-from fuzzing import NUMBERS, VALUES, fuzzed
+from fuzzing import NUMBERS, PATIENT, VALUES, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +21,8 @@ from redislease.connection.exchange import CallExchange
 from redislease.handle import Handle
 from redislease.keys import QueueKeys
 from redislease.scripts import shipped
+
+pytestmark = PATIENT
 
 BY_NAME = {f"{number}-{call.script}": call for number, call in enumerate(CALLS)}
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from command_line import CommandLine
-from fuzzing import JSON, NUMBERS, TEXTS, fuzzed
+from fuzzing import JSON, NUMBERS, PATIENT, TEXTS, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redislease import Queue, RedisLeaseError, ServerError, effect_records
 from redislease.connection.memory import forget_memory_server
 from redislease.flows.durations import durations
+
+pytestmark = PATIENT
 
 SERVER = "fuzz-stored"
 URL = f"memory://{SERVER}"

@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fuzzing import JSON, NUMBERS, TEXTS, fuzzed
+from fuzzing import JSON, NUMBERS, PATIENT, TEXTS, fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redislease import Backoff, InvalidInput, encoding
 from redislease.commands.effects import encode_outcome
+
+pytestmark = PATIENT
 
 
 def same(first: Any, second: Any) -> bool:

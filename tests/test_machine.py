@@ -30,6 +30,9 @@ SHORT = settings(derandomize=True, max_examples=10, stateful_step_count=60, **QU
 LONG = settings(max_examples=10, stateful_step_count=300, **QUIET)
 LONG_S = 600.0
 
+SHRINKING_S = 600
+"""A failure is made smaller for up to five minutes, and is worth it."""
+
 
 @pytest.fixture
 def stage(engine: Engine, both: Both, library: ScriptLibrary, redis_client: redis.Redis) -> Stage:
@@ -42,6 +45,7 @@ def run(stage: Stage, number: int, how: settings) -> None:
     run_state_machine_as_test(drawn(lambda: QueueMachine(stage)), settings=how)
 
 
+@pytest.mark.timeout(SHRINKING_S)
 @pytest.mark.parametrize("number", range(2))
 def test_the_queue_is_what_the_design_says(stage: Stage, number: int) -> None:
     run(stage, number, SHORT)

@@ -18,6 +18,7 @@ from .world import Stage, World
 T = TypeVar("T")
 Named = Mapping[str, Any]
 DECISIONS = ("cancel", "revoke", "requeue", "resolve", "pause")
+REFUSED = ("lost", "not_allowed", "invalid", "task_conflict", "key_conflict")
 Model = Callable[[Named], Any]
 
 
@@ -72,13 +73,15 @@ class Steps(RuleBasedStateMachine):
             act: Calls a public method of the queue, which may send one call at most.
             model: What the reference makes of it, given the arguments that were sent: nonce, id, request number.
         """
-        recorder = self.world.recorders[who]
+        recorder, before = self.world.recorders[who], self.world.hashes()
         value, sent = recorder.watch(lambda: act(self.world.queues[who]))
         assert len(sent) <= 1, f"one call was to be sent, not {[one.call.script for one in sent]}"
         expected = model(recorder.arguments(sent[0].call) if sent else {})
         if sent:
             self.agree(normal(sent[0].answer), expected)
             self.steps.append(Step(who, sent[0].call, model))
+        if expected[0] in REFUSED:
+            assert self.world.hashes() == before, "a refusal has changed a task"
         if expected[0] == "both":
             answers, leases = value
             self.agree(normal(answers), expected[1])

@@ -238,7 +238,23 @@ class WorkerSteps(Steps):
 
         self.do(who, act, lambda sent: holding.tell(self.model, held, key, sent["nonce"], verdict, outcome))
 
+    @action(
+        3,
+        key=st.sampled_from(("mail", "pay")),
+        verdict=st.sampled_from(("done", "not_done", "")),
+        then=st.sampled_from(("x", "x", "y")),
+    )
+    def hand_over(self, key: str, verdict: str, then: str) -> None:
+        """One attempt begins an effect, and the next one meets it: rare enough by chance."""
+        self.intend(ALIVE, key, "x")
+        if verdict:
+            self.tell(ALIVE, verdict, "o")
+        self.release(ALIVE, None, False)
+        self.claim(0, 1)
+        self.intend(ALIVE, key, then)
 
+
+ALIVE = 0
 NEWEST = 1
 USES: dict[str, Callable[[WorkerSteps], None]] = {
     "complete": lambda steps: steps.complete(NEWEST, None, None),

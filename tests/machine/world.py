@@ -70,6 +70,13 @@ class World:
             self.stage.client.delete(*left)
         return problems
 
+    def hashes(self) -> list[Any]:
+        """The hashes of all tasks as they are stored, with fields that the library does not show."""
+        pipeline = self.stage.client.pipeline(transaction=False)
+        for task_id in self.model.tasks:
+            pipeline.hgetall(self.keys.task(task_id))
+        return list(pipeline.execute())
+
     def evidence_problems(self, ids: Sequence[str]) -> list[str]:
         """What is wrong with the evidence of tasks: refusals are noted at most twenty times, and each once."""
         problems = []
