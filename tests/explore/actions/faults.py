@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..model import Outcome
-from ..texts import BASE, EVIDENCE, INDEXES, KINDS, META, STRAY, TASK, scores, text_of, zset_text
+from ..texts import BASE, EVIDENCE, INDEXES, KINDS, META, STRAY, TASK, expiry, items, scores, text_of, zset_text
 from ..view import Step, View
 from . import action as table
 from .action import Action, Caller, Parameters, action
@@ -83,7 +83,16 @@ class Break(Action):
         with call.store.override(key, WRONG_TYPE["list" if right_kind == "hash" else "hash"]):
             outcome = table.ACTIONS[step[0]].perform(view, call, *step[1:])
         outcome.changed.pop(key, None)
-        if key.startswith(EVIDENCE) and outcome.changed.get(TASK + key.removeprefix(EVIDENCE)) == b"":
-            outcome.changed[key] = b""  # a log that could not be read is not put right after its task
+        if key.startswith(EVIDENCE):
+            _put_log_right(view, outcome, key)
         outcome.ghost = outcome.ghost._replace(spent=view.spend("break").spent)
         return outcome
+
+
+def _put_log_right(view: View, outcome: Outcome, key: bytes) -> None:
+    """A log lives as long as its task, whatever was in its place during the call that stored or deleted the task."""
+    task, before = outcome.changed.get(TASK + key.removeprefix(EVIDENCE)), view.texts.get(key)
+    if task == b"":
+        outcome.changed[key] = b""
+    elif task and before and expiry(before) is not None:
+        outcome.changed[key] = text_of("list", *items(before))
