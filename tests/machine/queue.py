@@ -104,14 +104,16 @@ class ModelQueue:
             return "claimed", tuple(self._grant(task) for task in held), True, False, None
         if last > number:
             return ("stale_request",)
-        self.claims[slot] = number, []
+        if limit:
+            self.claims[slot] = number, []
         if self.pause:
             return "claimed", (), False, True, None
         ready = self.standing("ready")
         granted = ready[:limit]
         for task in granted:
             self._lease(task, owner)
-        self.claims[slot] = number, [(task.id, task.token or 0) for task in granted]
+        if limit:
+            self.claims[slot] = number, [(task.id, task.token or 0) for task in granted]
         more = len(ready) > limit or promoted == share or expired == share
         grants = tuple(self._grant(task) for task in granted)
         return "claimed", grants, more, False, None if more else self.next_due()
