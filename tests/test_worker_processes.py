@@ -202,6 +202,7 @@ def test_two_signals_at_once_are_two(queue: Queue, client: redis.Redis, started:
         (["worker_app"], "is not MODULE:OBJECT"),
         (["no_such_module:queue"], "there is no module 'no_such_module'"),
         (["worker_app:nothing"], "has no 'nothing'"),
+        (["broken_app:queue"], "broken_app.py, line 5); REDISLEASE_TRACEBACK=1 shows the way there"),
         (["worker_app:LEASE_S"], "name a Queue"),
         (["worker_app:queue", "--concurrency", "0"], "concurrency"),
         (["worker_app:queue", "--weights", "1,2"], "each queue a weight"),
