@@ -199,7 +199,7 @@ MUTATIONS = {
 """Clauses to take away: where, what, and what must then be named."""
 
 
-# One of the guard, one of the receiver and one of the policy in the default run; `test_explore_mutations.py` has them all.
+# One of the guard, one of the receiver and one of the policy in the default run; the explorer has mutations of each.
 SOON = ("generation", "receiver", "recovery")
 
 
