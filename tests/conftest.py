@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,12 @@ from virtual_clock import VirtualClock, virtual_library
 from redislease import AsyncQueue, Queue
 from redislease.keys import QueueKeys
 from redislease.scripts import ScriptLibrary
+
+
+def pytest_configure() -> None:
+    """A run in the background of a shell inherits that SIGINT is ignored, and so would the programs that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=chosen_engines())

@@ -192,7 +192,8 @@ def test_retentions_are_typed_in_the_same_way(cli: CommandLine, verb: list[str])
     for option in ("--completed", "--cancelled", "--dead"):
         assert f"{option}': seconds, or never, not 'x'" in one_line(cli, *verb, option, "x")
         assert "must be from 0 s" in one_line(cli, *verb, option, "-1")
-    assert "--evidence" in one_line(cli, *verb, "--evidence", "-1")
+    assert "--evidence': evidence must be from 0 s" in one_line(cli, *verb, "--evidence", "-1")
+    assert "--evidence': seconds, not 'never'" in one_line(cli, *verb, "--evidence", "never")
     told = cli.expect(0, *verb, "--help").out
     assert told.count("S|never") == 3
     assert "(7 days)" in told

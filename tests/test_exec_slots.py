@@ -19,7 +19,8 @@ pytest_plugins = ["exec_fixtures"]
 def test_once_drain_and_wait(execution: Exec, shared: Queue) -> None:
     """The exit codes of an empty queue, and waiting for a task."""
     nothing = execution.run("--once", *sh("true"))
-    assert (nothing.returncode, nothing.stderr) == (4, f"redislease: nothing is ready in queue {shared.name}\n")
+    words = f"redislease: nothing is ready in queue {shared.name}, and nothing was ever enqueued there\n"
+    assert (nothing.returncode, nothing.stderr) == (4, words)
     drained = execution.run("--drain", *sh("true"))
     assert (drained.returncode, drained.stderr) == (0, "")
     program = execution.start("--once", "--wait", "10", *sh("echo ok"))

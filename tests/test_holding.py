@@ -215,9 +215,9 @@ def real_queue(engine: Engine, both: Any, queue_name: str) -> Any:
 
 
 def test_a_block_outlives_its_lease_length(real_queue: Any) -> None:
-    real_queue.enqueue("work", side_effect="idempotent", lease_duration=0.3)
+    real_queue.enqueue("work", side_effect="idempotent", lease_duration=0.6)
     with real_queue.claim_one() as lease:
-        until = time.monotonic() + 1.2
+        until = time.monotonic() + 1.8
         wait_until(lambda: time.monotonic() > until)
         lease.check()
         assert real_queue.claim() == []

@@ -188,20 +188,19 @@ def test_the_grace_ends_by_itself(queue: Queue, client: redis.Redis, started: li
     assert statuses(queue, task_id) == ["ready"]
 
 
-@pytest.mark.parametrize("name", ["hangs", "stubborn"])
-def test_a_handler_that_cannot_be_stopped_does_not_keep_the_process(
-    queue: Queue, client: redis.Redis, started: list[WorkerProcess], name: str
+def test_handlers_that_cannot_be_stopped_do_not_keep_the_process(
+    queue: Queue, client: redis.Redis, started: list[WorkerProcess]
 ) -> None:
-    """Its task is left to its lease, because the handler can act as long as the process lives."""
+    """Their tasks are left to their leases, because a handler can act as long as the process lives."""
     worker = start(started, queue, "--grace", "0.1", LEASE_S="30")
-    payload = {"seconds": 60.0} if name == "hangs" else None
-    task_id = enqueue(queue, name, payload, lease_duration=30)
-    wait_until(lambda: notes(client, queue), 20)
+    payloads = {"hangs": {"seconds": 60.0}, "stubborn": None}
+    ids = [enqueue(queue, name, payload, lease_duration=30) for name, payload in payloads.items()]
+    wait_until(lambda: {"hangs", "stubborn"} <= set(notes(client, queue)), 20)
     begun = time.monotonic()
     assert worker.end() == 0
     assert elapsed_s(begun) < TIMES_OUT_LATER_S
-    task = queue.get(task_id)
-    assert (task.status, task.claim_generation) == ("leased", 1)
+    found = [queue.get(task_id) for task_id in ids]
+    assert [(task.status, task.claim_generation) for task in found] == [("leased", 1)] * 2
 
 
 def test_two_signals_at_once_are_two(queue: Queue, client: redis.Redis, started: list[WorkerProcess]) -> None:
@@ -221,6 +220,7 @@ def test_two_signals_at_once_are_two(queue: Queue, client: redis.Redis, started:
         (["worker_app"], "is not MODULE:OBJECT"),
         (["no_such_module:queue"], "there is no module 'no_such_module'"),
         (["worker_app:nothing"], "has no 'nothing'"),
+        (["broken_app:queue"], "broken_app.py, line 5); REDISLEASE_TRACEBACK=1 shows the way there"),
         (["worker_app:LEASE_S"], "name a Queue"),
         (["worker_app:queue", "--concurrency", "0"], "concurrency"),
         (["worker_app:queue", "--weights", "1,2"], "each queue a weight"),

@@ -83,15 +83,23 @@ def _outcome(answer: Enqueued | Conflict) -> batches.Outcome:
 @click.option("--records-effects", is_flag=True, default=None, help="The handler records each effect.")
 @click.option("--idempotency-key", metavar="KEY", help="What makes it the same as another.")
 @click.option("--id", metavar="ID", help="An id of your own.")
-@click.option("--priority", type=int, metavar="N", help="-100 to 100; higher goes first.")
+@click.option("--priority", type=int, metavar="N", help="-100 to 100; higher goes first (0).")
 @click.option("--delay", type=float, metavar="S", help="Seconds to wait first.")
 @click.option("--at", metavar="DATE", help="When to start: ISO 8601 with a time zone.")
-@click.option("--lease-duration", "--lease", type=float, metavar="S", help="Seconds that a lease lasts.")
-@click.option("--max-attempts", type=int, metavar="N", help="Failures until it is dead.")
-@click.option("--max-expirations", type=int, metavar="N", help="Expired leases until it is dead.")
-@click.option("--max-runtime", type=float, metavar="S", help="Seconds that one attempt may take.")
+@click.option(
+    "--lease-duration",
+    "--lease",
+    type=float,
+    metavar="S",
+    help=f"Seconds that a lease lasts ({limits.LEASE_MS / 1000:g}).",
+)
+@click.option("--max-attempts", type=int, metavar="N", help=f"Failures until it is dead ({limits.MAX_ATTEMPTS}).")
+@click.option(
+    "--max-expirations", type=int, metavar="N", help=f"Expired leases until it is dead ({limits.MAX_EXPIRATIONS})."
+)
+@click.option("--max-runtime", type=float, metavar="S", help="Seconds that one attempt may take (no limit).")
 @click.option("--max-same-error", type=int, metavar="N", help="Equal failures in a row until it is dead.")
-@click.option("--retry", metavar="BASE[:FACTOR[:CAP[:JITTER]]]", help="Seconds to wait after a failure.")
+@click.option("--retry", metavar="BASE[:FACTOR[:CAP[:JITTER]]]", help="Seconds to wait after a failure (1:2:600:0.5).")
 @click.option("--credential", metavar="NAME", help="The credential that it needs.")
 @options.batched
 @options.pass_session

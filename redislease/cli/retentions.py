@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from redislease.errors import InvalidInput
 from redislease.reaper.retention import Retention
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,14 @@ def _retention(_: click.Context, __: click.Parameter, value: str | None) -> Any:
         raise click.BadParameter(f"seconds, or {NEVER}, not {value!r}") from None
 
 
+def _evidence(_: click.Context, __: click.Parameter, value: str | None) -> float:
+    try:
+        return Retention(evidence=Retention().evidence if value is None else float(value)).evidence
+    except ValueError as problem:
+        said = str(problem) if isinstance(problem, InvalidInput) else f"seconds, not {value!r}"
+        raise click.BadParameter(said) from None
+
+
 def _default(seconds: float | None) -> str:
     if seconds is None:
         return NEVER
@@ -43,8 +52,7 @@ def retentions(command: F) -> F:
     """The options `--completed`, `--cancelled`, `--dead` and `--evidence`."""
     evidence = click.option(
         "--evidence",
-        type=click.FloatRange(min=0),
-        default=Retention().evidence,
+        callback=_evidence,
         metavar="S",
         help="Seconds for which evidence outlives its task; 0 deletes it with the task "
         f"({_default(Retention().evidence)}).",

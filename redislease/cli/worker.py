@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -20,11 +21,22 @@ from redislease.worker.worker import GRACE_S, Worker
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
+def _broken(module_name: str, problem: Exception) -> ConfigurationError:
+    """An application that cannot be imported: its own fault, told with the place where it happened."""
+    where = traceback.extract_tb(problem.__traceback__)[-1]
+    place = "" if isinstance(problem, SyntaxError) else f" ({where.filename}, line {where.lineno})"
+    return ConfigurationError(
+        f"{module_name} cannot be imported: {type(problem).__name__}: {problem}{place}; "
+        "REDISLEASE_TRACEBACK=1 shows the way there"
+    )
+
+
 def load(target: str) -> Any:
     """The object that `MODULE:OBJECT` names; the current directory is searched first.
 
     Raises:
         click.UsageError: There is none.
+        ConfigurationError: The module cannot be imported.
     """
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
@@ -37,7 +49,9 @@ def load(target: str) -> Any:
     except ModuleNotFoundError as problem:
         if problem.name and module_name.split(".")[: len(problem.name.split("."))] == problem.name.split("."):
             raise click.UsageError(f"there is no module {problem.name!r}") from problem
-        raise
+        raise _broken(module_name, problem) from problem
+    except Exception as problem:
+        raise _broken(module_name, problem) from problem
     for name in path.split("."):
         try:
             found = getattr(found, name)

@@ -1,0 +1,5 @@
+"""An application whose import fails."""
+
+from __future__ import annotations
+
+queue = 1 / 0
