@@ -161,7 +161,7 @@ def throughput(server: BenchmarkServer, way: str, tasks: int) -> dict[str, Any]:
         "server CPU us / task": cost.cpu_us / amount,
         "script us / task": cost.script_us / amount,
         "client CPU us / task": used_s / amount * 1e6,
-        "round trips / task": cost.round_trips / amount,
+        "script calls / task": cost.calls / amount,
         "SET / s": plain,
     }
 

@@ -67,9 +67,9 @@ class BenchmarkServer:
         """A queue on it, with the scripts that the benchmark was asked to use."""
         return Queue(name, scripts=self._library, **(options or {"redis_url": self.url}))
 
-    def async_queue(self, name: str = "orders") -> AsyncQueue:
+    def async_queue(self, name: str = "orders", **options: Any) -> AsyncQueue:
         """The same for asyncio."""
-        return AsyncQueue(name, redis_url=self.url, scripts=self._library)
+        return AsyncQueue(name, scripts=self._library, **(options or {"redis_url": self.url}))
 
     def description(self) -> str:
         """The server's own name and version, and whether it has a core to itself."""

@@ -15,6 +15,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from redislease import limits, validation
 from redislease.errors import PayloadInvalid
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def _plain(value: Any, path: str) -> Any:
     """The value made of plain JSON types; refuses what JSON would change."""
@@ -58,7 +60,7 @@ def to_json(value: Any, what: str, *, max_bytes: int) -> bytes:
     """
     try:
         plain = _plain(value, what)
-        encoded = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        encoded = _ENCODER.encode(plain).encode()
     except RecursionError:
         raise PayloadInvalid(f"{what} is nested too deeply") from None
     except UnicodeEncodeError:

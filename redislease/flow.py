@@ -82,7 +82,10 @@ async def adrive(flow: Flow[T], transport: AsyncTransport) -> T:
         step = next(flow)
         while True:
             try:
-                answer = await _acarry_out(step, transport)
+                if type(step) is Run:  # nearly all are, and each level of coroutines costs every turn of a busy loop
+                    answer = await transport.run(step.call, retry_for_s=step.retry_for_s)
+                else:
+                    answer = await _acarry_out(step, transport)
             except RedisLeaseError as error:
                 step = flow.throw(error)
             else:

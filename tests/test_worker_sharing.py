@@ -13,12 +13,13 @@ import pytest
 from program import one_server
 from proxy import LOSE, SWALLOW, TEAR, TWICE, Proxy
 from servers import Engine, wait_until
+from sharing import Crowd, Link, one_intent_each
 from working import Running, assert_whole, elapsed_s, statuses, wait_status, working
 
 from redislease import AsyncLease, EffectReused, LeaseLost, NotAllowedNow, NotReplicated, Queue, ServerError
 from redislease.commands.call import Call
 from redislease.scripts import shipped
-from redislease.worker.gatherer import ALONE, Errand, Shared
+from redislease.worker.errand import ALONE, Errand, Shared
 
 HANDLERS = 50
 
@@ -38,26 +39,6 @@ def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
         assert_whole(server, opened)
 
 
-class Link:
-    """The way of a worker to the server, on which commands are counted and disturbed."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
-        self.sent: Counter[str] = Counter()
-        self._names = {shipped()[name].sha.encode(): name for name in shipped().names()}
-        proxy.on(self._count, "")
-
-    def _count(self, words: list[bytes]) -> bool:
-        if words[:1] == [b"EVALSHA"]:
-            self.sent[self._names[words[1]]] += 1
-        return False
-
-    def disturb(self, script: str, fault: str, times: int = 1) -> None:
-        """Does something to the next calls of a script."""
-        sha = shipped()[script].sha.encode()
-        self.proxy.on(lambda words: words[:2] == [b"EVALSHA", sha], fault, times)
-
-
 @pytest.fixture
 def link(server: Engine) -> Iterator[Link]:
     """A proxy in front of the server."""
@@ -75,31 +56,6 @@ def linked(link: Link, queue: Queue) -> Iterator[Queue]:
     """The same queue behind the proxy, for the worker."""
     with Queue(queue.name, redis_url=link.proxy.url) as opened:
         yield opened
-
-
-class Crowd:
-    """Lets handlers go on when enough of them are there, all in one turn of the loop."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-        self._together: asyncio.Event | None = None
-
-    async def meet(self) -> None:
-        """Waits for the others."""
-        if self._together is None:
-            self._together = asyncio.Event()
-        self._left -= 1
-        if self._left <= 0:
-            self._together.set()
-        await self._together.wait()
-
-
-def one_intent_each(queue: Queue, ids: list[str]) -> None:
-    """Every task has done one effect, and there is evidence of exactly that."""
-    for task_id in ids:
-        events = Counter(line["event"] for line in queue.evidence(task_id))
-        assert (events["intent"], events["outcome"]) == (1, 1), events
-        assert [record.state for record in queue.effects(task_id)] == ["done"]
 
 
 def test_fifty_handlers_share_their_calls(link: Link, linked: Queue, queue: Queue) -> None:
@@ -301,50 +257,6 @@ def test_a_line_that_stands_still_is_left(link: Link, linked: Queue, queue: Queu
         wait_until(lambda: taken, 10)
         wait_until(lambda: queue.stats().states["completed"] == 3, 20)
     assert taken[0] < 2.0, "an effect takes two calls, and each waits half a second at most"
-
-
-def test_ten_thousand_reports_a_second(link: Link, linked: Queue, queue: Queue) -> None:
-    """Of the reports that wait, only the newest of each lease is sent, and every one is answered."""
-    taken: list[float] = []
-
-    @linked.task(side_effect="idempotent")
-    async def works(lease: AsyncLease, number: int) -> None:
-        begun = time.monotonic()
-        for step in range(5):
-            await asyncio.gather(*(lease.progress(step * 100 + part, 500, "half") for part in range(100)))
-        await lease.progress(500, 500)
-        taken.append(elapsed_s(begun))
-
-    ids = [done.id for done in works.enqueue_many([(number,) for number in range(20)])]  # type: ignore[union-attr]
-    with working(linked, concurrency=20):
-        wait_until(lambda: statuses(queue, *ids) == ["completed"] * 20, 30)
-    for task_id in ids:
-        progress = queue.detail(task_id).progress
-        assert progress
-        assert (progress["number"], progress["done"]) == (501, 500)
-    assert link.sent["progress"] < 300, "10,020 reports"
-    assert max(taken) < 5
-
-
-def test_reports_of_a_lost_lease_are_refused_one_and_all(queue: Queue) -> None:
-    told: list[Any] = []
-    crowd = Crowd(2)
-
-    @queue.task(side_effect="idempotent")
-    async def works(lease: AsyncLease, lost: bool) -> None:
-        await crowd.meet()
-        if lost:
-            await asyncio.to_thread(queue.revoke, lease.id, by="me")
-        reports = [asyncio.ensure_future(lease.progress(number)) for number in range(50)]
-        told.extend(await asyncio.shield(asyncio.gather(*reports, return_exceptions=True)))
-
-    ids = [works.options(max_attempts=1).enqueue(lost).id for lost in (True, False)]
-    with working(queue):
-        wait_status(queue, ids[1], "completed")
-        wait_until(lambda: queue.get(ids[0]).status != "leased")
-        queue.cancel(ids[0], by="me")
-    assert [type(one) for one in told if one is not None][:50] in ([LeaseLost] * 50, [])
-    assert sum(one is None for one in told) >= 50
 
 
 @pytest.mark.parametrize("turns", range(8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -22,6 +22,14 @@ from redislease.scripts import Arg, ScriptLibrary
 T = TypeVar("T")
 
 
+class Line(Protocol):
+    """Where calls wait for others, to share a round trip."""
+
+    def run(self, call: Call[T], retry_for_s: float) -> T:
+        """Runs a call; see `Transport.run`."""
+        ...
+
+
 class Transport:
     """The way of one queue to its server, for threads.
 
@@ -32,6 +40,10 @@ class Transport:
         wait_replicas: How many replicas must confirm the calls that ask for it.
         wait_timeout_ms: How long they may take.
         retry_for_s: Seconds that a call may take with all its repetitions.
+
+    Attributes:
+        clients: Its clients.
+        line: Takes the calls that are repeated for a time of their own; without one, each call travels by itself.
 
     Raises:
         ConfigurationError: The replicas' timeout does not fit into the client's socket timeout.
@@ -50,6 +62,7 @@ class Transport:
         self.clients = client if isinstance(client, Clients) else open_clients(client=client)
         self._wiring = Wiring(keys, library, self.clients, wait_replicas, wait_timeout_ms, retry_for_s)
         self._announced = False
+        self.line: Line | None = None
 
     @property
     def keys(self) -> QueueKeys:
@@ -72,6 +85,8 @@ class Transport:
             RedisLeaseError: What the answer means, or what went wrong at the server. `NotReplicated` carries the
                 parsed answer as `answer`.
         """
+        if self.line is not None and retry_for_s is not None:
+            return self.line.run(call, retry_for_s)
         return self.run_many([call], retry_for_s=retry_for_s)[0]
 
     def run_many(

@@ -81,12 +81,17 @@ class Attempt:
             # Started eagerly, before whoever starts it has the task in hand.
             self.running = asyncio.current_task()
         lease_of_handler.set(self.lease)
+        verb: Verb | None
         try:
             result = await self.task.function(*self.args, **self.kwargs)
         except BaseException as problem:  # noqa: BLE001 - whatever a handler raises ends its attempt and not the worker
             verb = self._after_error(problem)
         else:
-            verb = self._after_return(result)
+            lease = self.lease
+            if result is None and lease._settled is None and lease._lost_reason is None:
+                verb = Completion(lease._handle)  # what most handlers come to, thousands a second
+            else:
+                verb = self._after_return(result)
         self.on_end(self, verb)
 
     def run_in_thread(self) -> None:

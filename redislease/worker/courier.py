@@ -25,7 +25,8 @@ from redislease.identity import default_worker_name, registered
 from redislease.lease_core import LeaseCore
 from redislease.models import Claimed, Lost, Owner
 from redislease.worker.attempt import LOG
-from redislease.worker.gatherer import Gatherer, Shared
+from redislease.worker.errand import Shared
+from redislease.worker.gatherer import Gatherer
 from redislease.worker.observer import Observers
 from redislease.worker.round_trip import Ending, RoundTrip
 

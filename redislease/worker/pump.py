@@ -20,6 +20,7 @@ from redislease.worker.observer import Observers
 from redislease.worker.probation import Probation
 from redislease.worker.round_trip import Outbox, RoundTrip
 from redislease.worker.slots import Slots
+from redislease.worker.thread_gatherer import ThreadGatherer
 from redislease.worker.threads import DaemonPool
 
 PARALLEL = 2
@@ -75,6 +76,7 @@ class Pump:
         self._signal = SignalBell(calls, heartbeat.renew_all_now)
         self._gatherer = Gatherer(queue._transport, self.stir)
         queue._transport.line = self._gatherer
+        sync_queue._transport.line = ThreadGatherer(sync_queue._transport)
         self._courier = Courier(
             calls, heartbeat, self._signal.listen_for, self._note_trouble, observers, self._receive, self._gatherer
         )

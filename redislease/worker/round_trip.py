@@ -11,7 +11,7 @@ from redislease.commands import claim as claim_commands
 from redislease.commands import settle
 from redislease.commands.call import Call
 from redislease.worker.attempt import Attempt, Verb
-from redislease.worker.gatherer import Errand
+from redislease.worker.errand import Errand
 
 
 @dataclass(slots=True)

@@ -40,7 +40,8 @@ class Slots:
         """Whether a queue had more than it was given when it was last asked."""
         if self._hungry[queue] != hungry:
             self._hungry[queue] = hungry
-            self._changed()
+            for call in self._on_change:
+                call()
 
     def is_hungry(self, queue: int) -> bool:
         """Whether a queue is known to have more."""
@@ -82,13 +83,10 @@ class Slots:
         """Frees places."""
         if amount:
             self._used[queue] -= amount
-            self._changed()
+            for call in self._on_change:
+                call()
 
     def serve(self, queue: int, amount: int) -> None:
         """Notes how many tasks a queue was given while others waited."""
         if any(hungry for number, hungry in enumerate(self._hungry) if number != queue):
             self._served[queue] += amount
-
-    def _changed(self) -> None:
-        for call in self._on_change:
-            call()
