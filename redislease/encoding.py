@@ -16,6 +16,7 @@ from redislease import limits, validation
 from redislease.errors import PayloadInvalid
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ORDERING = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
 def _plain(value: Any, path: str) -> Any:
@@ -45,13 +46,14 @@ def _plain(value: Any, path: str) -> Any:
         raise PayloadInvalid(f"{path} cannot be written as JSON: {type(value).__name__}") from problem
 
 
-def to_json(value: Any, what: str, *, max_bytes: int) -> bytes:
+def to_json(value: Any, what: str, *, max_bytes: int, in_order: bool = False) -> bytes:
     """A value as compact JSON in UTF-8.
 
     Args:
         value: Plain JSON types, pydantic models, dataclasses, and what pydantic writes as text (dates, UUIDs ...).
         what: What to call it in an error.
         max_bytes: The limit of the encoded form.
+        in_order: Whether the keys of each object are put in order, so that equal values have equal texts.
 
     Raises:
         PayloadInvalid: NaN, infinities, keys that are not strings, lone surrogates, nesting without end, or a type that
@@ -60,7 +62,7 @@ def to_json(value: Any, what: str, *, max_bytes: int) -> bytes:
     """
     try:
         plain = _plain(value, what)
-        encoded = _ENCODER.encode(plain).encode()
+        encoded = (_ORDERING if in_order else _ENCODER).encode(plain).encode()
     except RecursionError:
         raise PayloadInvalid(f"{what} is nested too deeply") from None
     except UnicodeEncodeError:

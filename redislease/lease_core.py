@@ -12,7 +12,7 @@ from redislease import encoding, limits, local_clock, validation
 from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import LeaseLost, reading
+from redislease.errors import InvalidInput, LeaseLost, reading
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
@@ -259,6 +259,8 @@ class LeaseCore:
     def failure(self, error: Any, *, retry: bool = True, delay: Any = None, not_done: bool = False) -> Failure:
         """A checked failure of this lease; without a delay the task's own backoff decides."""
         self._own_process()
+        if delay is not None and not retry:
+            raise InvalidInput("a failure for good comes back never, so it has no delay")
         if delay is not None:
             delay_ms = validation.delay_ms(delay)
         else:

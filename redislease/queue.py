@@ -43,7 +43,7 @@ class Queue(QueueOperations, QueueCore):
         prefix: What the key names start with.
         worker_name: What identities registered by this object start with; host and process by default.
         wait_replicas: How many replicas must confirm what is written.
-        wait_timeout_ms: How long they may take.
+        wait_timeout_ms: How long they may take; a server rounds it up to its timer, a tenth of a second by default.
         retry_for_s: How many seconds a call is repeated while the server cannot be reached.
         redact: Takes a text and returns what may be stored of it: errors, reasons why an effect was not done, notes of
             progress. Where it fails, the text is withheld.

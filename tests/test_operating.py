@@ -267,3 +267,15 @@ class TestPause:
         for level in ("everything", "", None, 5, ["claims"]):
             with pytest.raises(InvalidInput):
                 queue.pause(level, by="ops")
+
+
+def test_what_is_not_there_is_named(queue: Any) -> None:
+    for decide in (
+        lambda: queue.cancel("nope", by="me"),
+        lambda: queue.revoke("nope", by="me", token=1),
+        lambda: queue.requeue("nope", by="me", token=1),
+        lambda: queue.resolve("nope", "dead", by="me", token=1),
+    ):
+        with pytest.raises(TaskUnknown, match="no task nope") as unknown:
+            decide()
+        assert unknown.value.task_id == "nope"

@@ -8,6 +8,7 @@ import pytest
 import redis
 from virtual_clock import VirtualClock
 
+from redislease import InvalidInput
 from redislease.commands.claim import claim
 from redislease.commands.effects import Intended, Intent, intent
 from redislease.commands.settle import Return, release
@@ -238,10 +239,16 @@ def test_a_mark_is_gone_with_its_lease(queue: Any, redis_client: redis.Redis, cl
 
 @pytest.mark.parametrize(("side_effect", "open_effects"), [("idempotent", 0), ("non_idempotent", 1)])
 def test_an_ending_answers_what_it_leaves_open(queue: Any, side_effect: str, open_effects: int) -> None:
-    for retry in (False, True):
+    for how in ({"retry": False}, {"delay": 1}):
         lease = leased(queue, side_effect=side_effect)
-        answer = lease.fail("x", retry=retry, delay=1)
-        again = lease.fail("x", retry=retry, delay=1)
+        answer, again = lease.fail("x", **how), lease.fail("x", **how)
         assert (answer.open_effects, again.open_effects) == (open_effects, open_effects)
         assert (answer.due_at is not None) == (answer.status == "scheduled")
         assert answer.status == queue.get(lease.id).status
+
+
+def test_a_failure_for_good_has_no_delay(queue: Any) -> None:
+    lease = leased(queue, side_effect="idempotent")
+    with pytest.raises(InvalidInput, match="for good"):
+        lease.fail("x", retry=False, delay=5)
+    assert lease.fail("x", retry=False).status == "dead"

@@ -13,7 +13,7 @@ from redislease.cli.errors import ExitCode, describe, exit_code, message, worst
 from redislease.cli.looking import tasks_table
 from redislease.cli.session import Session
 from redislease.commands.operate import LEVELS
-from redislease.errors import RedisLeaseError, ServerError, TaskUnknown
+from redislease.errors import RedisLeaseError, ServerError
 from redislease.models import Decided, Status, Task
 
 Decide = Callable[[str, int | None], Decided]
@@ -25,19 +25,11 @@ def say_decided(task_id: str, decided: Decided) -> str:
     return output.visible(f"{task_id} is {decided.status}; fence {decided.fence}")
 
 
-def _unknown(session: Session, task_id: str) -> TaskUnknown:
-    """The refusal, with the task's name: a decision is made of many tasks at once."""
-    return TaskUnknown(f"there is no task {task_id} in queue {session.queue.name}", task_id=task_id)
-
-
 def decide_each(session: Session, targets: Sequence[tuple[str, int | None]], decide: Decide) -> ExitCode:
     """Decides about tasks one by one; a refusal of one of many does not stop the others."""
     if len(targets) == 1:
         (target,) = targets
-        try:
-            decided = decide(*target)
-        except TaskUnknown:
-            raise _unknown(session, target[0]) from None
+        decided = decide(*target)
         session.answer({"id": target[0], **dict(decided)}, lambda: say_decided(target[0], decided))
         return ExitCode.DONE
     answers: list[dict[str, Any]] = []
@@ -50,10 +42,9 @@ def decide_each(session: Session, targets: Sequence[tuple[str, int | None]], dec
             output.complain(f"stopped at {task_id}: {len(answers)} of {len(targets)} were decided about")
             raise
         except RedisLeaseError as problem:
-            refusal = _unknown(session, task_id) if isinstance(problem, TaskUnknown) else problem
-            output.complain(f"{task_id}: {message(refusal)}")
-            answers.append({"id": task_id, **describe(refusal)})
-            codes.append(exit_code(refusal))
+            output.complain(f"{task_id}: {message(problem)}")
+            answers.append({"id": task_id, **describe(problem)})
+            codes.append(exit_code(problem))
         else:
             answers.append({"id": task_id, **dict(decided)})
             said.append(say_decided(task_id, decided))

@@ -87,9 +87,8 @@ def effect_key(value: Any, what: str = "the effect") -> str:
 
 def request_digest(request: Any) -> str:
     """The digest of a request: equal requests, whatever the order of their keys, have equal digests."""
-    plain = json.loads(encoding.to_json(request, "request", max_bytes=limits.PAYLOAD_BYTES))
-    canonical = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+    canonical = encoding.to_json(request, "request", max_bytes=limits.PAYLOAD_BYTES, in_order=True)
+    return hashlib.sha256(canonical).hexdigest()[:32]
 
 
 def encode_outcome(value: Any) -> bytes:

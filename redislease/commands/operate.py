@@ -6,7 +6,7 @@ another decision gets `NotAllowedNow` and is told who decided what.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redislease import encoding, ids, limits, validation
@@ -17,7 +17,7 @@ from redislease.effect_records import HANDLER, Kept
 from redislease.errors import InvalidInput, NotAllowedNow, QueueExhausted, TaskUnknown
 from redislease.models import Decided, Done, Paused
 from redislease.moments import utc
-from redislease.scripts import shipped
+from redislease.scripts import Arg, shipped
 
 DECISIONS = ("done", "retry", "dead")
 VERDICTS = ("done", "not_done")
@@ -48,10 +48,16 @@ def _conflict(reply: list[str]) -> NotAllowedNow:
     )
 
 
-def _parse(reply: Reply) -> Decided:
+def _about(script: str, task_id: str, groups: Iterable[Iterable[Arg]] = (), /, **arguments: Arg) -> Call[Decided]:
+    """A decision about one task."""
+    checked = validation.task_id(task_id)
+    return Call(script, shipped()[script].bind(groups, id=checked, **arguments), lambda reply: _parse(reply, checked))
+
+
+def _parse(reply: Reply, task_id: str) -> Decided:
     words = texts(reply)
     if words[0] == "unknown":
-        raise TaskUnknown
+        raise TaskUnknown(f"there is no task {task_id}", task_id=task_id)
     if words[0] == "unknown_effect":
         raise InvalidInput(f"the task has no open effect named {words[1]!r}")
     if words[0] == "conflict":
@@ -70,7 +76,7 @@ def cancel(task_id: str, *, by: str, reason: str = "") -> Call[Decided]:
         TaskUnknown: There is no such task.
         NotAllowedNow: It has ended.
     """
-    return Call("cancel", shipped()["cancel"].bind(id=validation.task_id(task_id), **_signed(by, reason)), _parse)
+    return _about("cancel", task_id, **_signed(by, reason))
 
 
 def revoke(task_id: str, token: int | None, *, by: str, reason: str = "") -> Call[Decided]:
@@ -80,8 +86,7 @@ def revoke(task_id: str, token: int | None, *, by: str, reason: str = "") -> Cal
         TaskUnknown: There is no such task.
         NotAllowedNow: It is not leased, or under another token than the one that the operator saw.
     """
-    args = shipped()["revoke"].bind(id=validation.task_id(task_id), token=_token(token), **_signed(by, reason))
-    return Call("revoke", args, _parse)
+    return _about("revoke", task_id, token=_token(token), **_signed(by, reason))
 
 
 def requeue(task_id: str, token: int | None, *, by: str, reason: str = "") -> Call[Decided]:
@@ -91,8 +96,7 @@ def requeue(task_id: str, token: int | None, *, by: str, reason: str = "") -> Ca
         TaskUnknown: There is no such task.
         NotAllowedNow: It is not dead, was claimed since, or has effects in doubt.
     """
-    args = shipped()["requeue"].bind(id=validation.task_id(task_id), token=_token(token), **_signed(by, reason))
-    return Call("requeue", args, _parse)
+    return _about("requeue", task_id, token=_token(token), **_signed(by, reason))
 
 
 def resolve(
@@ -126,15 +130,10 @@ def resolve(
     rows = [_found(key, verdict) for key, verdict in (effects or {}).items()]
     if decision == "retry" and any(row[:2] == (HANDLER, "done") for row in rows):
         raise InvalidInput("the handler has done its work: the decision is done, not retry")
-    args = shipped()["resolve"].bind(
-        rows,
-        id=validation.task_id(task_id),
-        decision=decision,
-        token=_token(token),
-        result=encoding.result_to_json(result),
-        **_signed(by, reason),
+    stored = encoding.result_to_json(result)
+    return _about(
+        "resolve", task_id, rows, decision=decision, token=_token(token), result=stored, **_signed(by, reason)
     )
-    return Call("resolve", args, _parse)
 
 
 def _found(key: str, verdict: str | Done | Kept) -> tuple[str, str, bytes]:
