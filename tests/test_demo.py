@@ -194,7 +194,7 @@ MUTATIONS = {
     ),
     "replay": ("lua/lib/acquire.lua", r" and still_holds\([^\n]*\) then", "worker A: repeat its claim"),
     "receiver": ("redislease/demo/resource.py", r"token < highest", "worker A: write to the resource"),
-    "recovery": ("lua/lib/policy.lua", r"  \{ 'in_doubt', 'reconciling' \},\n", "reaper: recovers the task"),
+    "recovery": ("lua/lib/policy.lua", r"  'in_doubt', 'reconciling',\n", "reaper: recovers the task"),
 }
 """Clauses to take away: where, what, and what must then be named."""
 
