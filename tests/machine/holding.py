@@ -9,6 +9,9 @@ from .queue import ModelQueue
 from .refusal import Outcome, refusal
 from .task import Held, ModelEffect, ModelTask
 
+SPENT_KEPT = 8
+"""So many earlier calls of an attempt at an effect are recognised when they come late."""
+
 
 def _refused(queue: ModelQueue, held: Held, verb: str) -> Outcome | None:
     return refusal(queue.tasks, held, verb, queue.now, queue.fence)
@@ -100,13 +103,14 @@ def intend(queue: ModelQueue, held: Held, key: str, nonce: str, request: Any) ->
         if answer:
             return "intent", answer
     left_open_by = record.generation if record and record.state == "open" else None
-    task.effects[key] = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by)
+    spent = (record.nonce, *record.spent)[:SPENT_KEPT] if record and mine else ()
+    task.effects[key] = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by, spent=spent)
     return "intent", "again" if left_open_by else "open"
 
 
 def _met(task: ModelTask, record: ModelEffect, mine: bool, nonce: str, request: Any) -> str | None:
     """What is answered about an effect that was begun before; None: go ahead."""
-    if mine and (record.nonce == nonce or record.state != "not_done"):
+    if mine and (nonce in (record.nonce, *record.spent) or record.state != "not_done"):
         return "reused"
     if record.state == "not_done":
         return None

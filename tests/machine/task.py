@@ -22,7 +22,7 @@ class Held:
 
 @dataclass
 class ModelEffect:
-    """An effect that was begun: by which attempt, in which call, for which request."""
+    """An effect that was begun: by which attempt, in which call (after which others of it), for which request."""
 
     token: int
     generation: int
@@ -32,6 +32,7 @@ class ModelEffect:
     outcome: Any = None
     left_open_by: int | None = None
     testimony: tuple[str, Any] | None = None
+    spent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -179,10 +179,11 @@ class WorkerSteps(Steps):
         not_done=st.booleans(),
     )
     def fail(self, which: int, error: str, retry: bool, delay: float | None, not_done: bool) -> None:
-        """With the task's backoff, or a delay of one's own."""
+        """With the task's backoff, or a delay of one's own; for good, without a delay."""
         if not self.leases:
             return
         who, lease, held = self.lease(which)
+        delay = delay if retry else None
 
         def model(sent: Named) -> Any:
             asked = int(sent["delay_ms"])
