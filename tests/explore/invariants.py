@@ -123,16 +123,7 @@ def _effects(view: View, task: bytes, now: Fields) -> Iterator[str]:
         return
     for key, record in stored.items():
         known = told[key]
-        nonce, *spent = record.nonce.split(b",")
-        there = (
-            record.state,
-            int(record.token),
-            nonce,
-            record.digest,
-            record.outcome,
-            record.late != b"",
-            tuple(spent),
-        )
+        there = record.told()
         if there != known[2:]:
             yield f"the effect {key.decode()} of {task.decode()} is {there}, and its callers know {known[2:]}"
 

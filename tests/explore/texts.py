@@ -99,6 +99,11 @@ class EffectRecord(NamedTuple):
         """The field."""
         return b"\n".join((b" ".join(self[:8]), *self[8:]))
 
+    def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bool, tuple[bytes, ...]]:
+        """What its callers know of it, in the order of `ghost.Effect` behind task and key."""
+        nonce, *spent = self.nonce.split(b",")
+        return self.state, int(self.token), nonce, self.digest, self.outcome, self.late != b"", tuple(spent)
+
 
 def effect_record(text: bytes) -> EffectRecord:
     """The record that a field holds."""

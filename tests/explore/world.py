@@ -157,9 +157,7 @@ class World:
             if b"handler_open" in now:
                 ghost = ghost.record(Effect(kind.id, HANDLER))
             for key, text in after.hash(EFFECTS + kind.id).items():
-                one = effect_record(text)
-                told = (one.state, int(one.token), one.nonce, one.digest, one.outcome, one.late != b"")
-                ghost = ghost.record(Effect(kind.id, key, *told))
+                ghost = ghost.record(Effect(kind.id, key, *effect_record(text).told()))
         return ghost
 
 
