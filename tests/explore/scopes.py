@@ -35,9 +35,10 @@ FULL = Scope(
     actions=("enqueue", *WORKER_ACTIONS, *OPERATOR_ACTIONS, *SWEEPS, "plant", "break", "lose"),
     limits={"back": 2, "decide": 3, "pause": 2, "plant": 1, "break": 1, "lose": 1},
     roots=(EMPTY, STORED, LOST),
+    losses=1,  # every pair of lost calls would take most of the time; `restarts` looks at those
 )
 
-# Everything but broken keys and lost writes, which try each call many times over: four times as many states a second.
+# Everything but broken keys and lost writes, which try each call many times over: more states a second.
 BROAD = replace(
     FULL,
     name="broad",
@@ -71,6 +72,7 @@ RESTARTS = replace(
     actions=("claim", "complete", "cancel", "reap", "clock", "lose"),
     limits={"back": 1, "decide": 1, "lose": 1},
     roots=(STORED, HELD),
+    losses=2,
 )
 
 EFFECTS = replace(
