@@ -42,7 +42,6 @@ ONLY_READ = frozenset(
     (
         *(
             b"created_at",
-            b"renewals",
             b"first_renewal_at",
             b"longest_gap_ms",
             b"last_error",
@@ -145,6 +144,10 @@ class Normal:
                 del stored[name]
             if stored[b"status"] != b"leased":
                 stored.pop(b"renewed_at", None)
+            if b"renewed_at" in stored:
+                stored[b"renewals"] = b"1"  # how often does not matter, and that it was renewed does
+            else:
+                stored.pop(b"renewals", None)
             if stored[b"status"] != b"leased" or b"renewed_at" in stored:
                 stored.pop(b"claimed_at", None)
         for name in MOMENTS & stored.keys():
