@@ -169,5 +169,7 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
 
     async def attach(self, handle: str) -> AsyncLease:
         """As `Queue.attach`. Script: `renew`."""
-        owner, grant, sent_s = await self._drive(attaching.attach(self._context, handle))
-        return AsyncLease(self, owner, grant, sent_s)
+        owner, grant, sent_s, reports = await self._drive(attaching.attach(self._context, handle))
+        lease = AsyncLease(self, owner, grant, sent_s)
+        lease._reports = reports
+        return lease

@@ -19,6 +19,9 @@ from redislease.errors import (
     NotReplicated,
     OutcomeNotStored,
     RedisLeaseError,
+    ServerLoading,
+    ServerReadOnly,
+    ServerUnavailable,
     reading,
 )
 from redislease.flow import Flow
@@ -125,11 +128,15 @@ class EffectCore:
         one = Intent(lease._handle, self.key, self._nonce, self.name, self._digest)
         try:
             self._answer = yield from effecting.begin(one, lease._patience_s(), lease.note_loss)
-        except NotReplicated:
+        except NotReplicated as trouble:
             # Nobody will act on this intent: it must not stay open as a question.
             never_left = Verdict(lease._handle, self.key, self._nonce, "not_done", b'"not replicated"')
             with suppress(RedisLeaseError):
                 yield from effecting.close(never_left, 0.0, lease.note_loss)
+            lease._trouble = trouble
+            raise
+        except (ServerUnavailable, ServerLoading, ServerReadOnly) as trouble:
+            lease._trouble = trouble
             raise
 
     def _close(self, verdict: str, outcome: bytes) -> Flow[None]:

@@ -12,7 +12,7 @@ from redislease import encoding, limits, local_clock, validation
 from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import InvalidInput, LeaseLost, reading
+from redislease.errors import InvalidInput, LeaseLost, RedisLeaseError, reading
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
@@ -50,6 +50,8 @@ class LeaseCore:
     _lost_reason: str | None = None
     _settled: Settled | None = None
     _reports = 0
+    _trouble: RedisLeaseError | None = None
+    """Why an effect could not begin, if the server was the reason: that is not the task's failure."""
     on_lost: Callable[[str], None] | None = None
     _payload: dict[str, Any] | None = None
 

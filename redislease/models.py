@@ -77,6 +77,7 @@ class Task(Answer):
     expirations: int = 0
     releases: int = 0
     open_effects: int = 0
+    unstarted: bool = False
     max_attempts: int = limits.MAX_ATTEMPTS
     max_expirations: int = limits.MAX_EXPIRATIONS
     max_runtime_ms: int | None = None
@@ -96,7 +97,8 @@ class Task(Answer):
         known.setdefault("idempotency_key", task_id)
         # Until it is renewed, a lease was confirmed last by its claim.
         known.setdefault("renewed_at", fields.get("claimed_at"))
-        known |= {"records_effects": fields.get("records_effects") == "1", "queue": queue, "id": task_id}
+        flags = {name: fields.get(name) == "1" for name in ("records_effects", "unstarted")}
+        known |= {**flags, "queue": queue, "id": task_id}
         try:
             return cls.model_validate({**known, "available_at": available_at, "created": False})
         except ValidationError as problem:

@@ -232,5 +232,7 @@ class Queue(QueueOperations, QueueCore):
             InvalidInput: It is not a handle, or one of another queue.
             LeaseLost: The lease is not held any more.
         """
-        owner, grant, sent_s = self._drive(attaching.attach(self._context, handle))
-        return Lease(self, owner, grant, sent_s)
+        owner, grant, sent_s, reports = self._drive(attaching.attach(self._context, handle))
+        lease = Lease(self, owner, grant, sent_s)
+        lease._reports = reports
+        return lease

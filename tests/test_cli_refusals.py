@@ -229,3 +229,22 @@ def test_the_program_as_a_process_refuses_too() -> None:
     done = subprocess.run(typed, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("redislease: memory://x is inside the process")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("watch", "--interval"),
+        ("tail", "x", "--interval"),
+        ("stats", "--timeout"),
+        ("exec", "--grace"),
+        ("exec", "--drain", "--wait"),
+        ("exec", "--put-off"),
+    ],
+    ids=" ".join,
+)
+def test_a_time_that_is_no_number(cli: CommandLine, arguments: tuple[str, ...], seconds: str) -> None:
+    command = ("--", "true") if arguments[0] == "exec" else ()
+    said = cli.expect(2, *arguments, seconds, *command).err
+    assert "is not" in said

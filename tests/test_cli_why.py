@@ -9,6 +9,7 @@ import pytest
 from command_line import CommandLine
 from virtual_clock import VirtualClock
 
+from redislease.commands.claim import claim
 from redislease.commands.settle import release
 from redislease.errors import EffectNotRecorded, LeaseLost
 from redislease.queue import Queue
@@ -324,3 +325,18 @@ def test_an_outcome_that_an_operator_found(cli: CommandLine, plain_queue: Queue)
     cli.expect(0, "reconcile", "resolve", task_id, "done", "--outcome", 'smtp.send={"id": "a=b"}')
     (sent,) = cli.expect(0, "show", task_id, "--json").document["effects"]
     assert (sent["state"], sent["outcome"]) == ("done", {"id": "a=b"})
+
+
+def test_a_task_that_waits_for_its_turn(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    """Its worker has claimed it and has not begun; what ends so does not count, and nobody gave it back."""
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent", max_expirations=1).id
+    owner = plain_queue.register("w").name
+    plain_queue.run(claim(owner, 1, started=False))
+    told = why(cli, task_id)
+    assert "Its handler has not begun: it waits for its turn" in told["text"]
+    clock.advance_ms(60_001)
+    plain_queue.reap()
+    told = why(cli, task_id)
+    assert "Its lease expired 1 time before its handler had begun, which does not count." in told["text"]
+    assert "given back" not in told["text"]
+    assert plain_queue.stats().counters["unstarted"] == 1

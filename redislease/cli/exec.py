@@ -37,7 +37,7 @@ _CODES = {
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, 86_400),
+    type=options.Seconds(0, 86_400),
     default=0.0,
     metavar="S",
     help="With --once or --drain: seconds to wait for a task.",
@@ -49,7 +49,7 @@ _CODES = {
 @click.option(
     "--grace",
     "grace_s",
-    type=click.FloatRange(0, 86_400),
+    type=options.Seconds(0, 86_400),
     default=GRACE_S,
     metavar="S",
     help=f"Seconds between SIGTERM and SIGKILL when this program is to end ({GRACE_S:g}).",
@@ -57,7 +57,7 @@ _CODES = {
 @click.option(
     "--put-off",
     "delay_s",
-    type=click.FloatRange(0, 86_400),
+    type=options.Seconds(0, 86_400),
     default=PUT_OFF_S,
     metavar="S",
     help=f"Seconds until a task is ready again after its first exit status 75 ({PUT_OFF_S:g}).",

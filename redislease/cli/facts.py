@@ -54,11 +54,12 @@ class Facts:
     unsettled_since: int | None
     in_doubt: list[EffectRecord]
     decision: Decision | None
+    never_begun: int
 
     @property
-    def unstarted(self) -> int:
+    def given_back(self) -> int:
         """How often a worker gave it back before anything was begun: those acquisitions do not count as attempts."""
-        return max(self.task.claim_generation - self.task.attempts, 0)
+        return max(self.task.claim_generation - self.task.attempts - self.never_begun, 0)
 
     @property
     def holder(self) -> str:
@@ -127,4 +128,5 @@ def gather(session: Session, task_id: str) -> Facts:
         since = _since(task, score, doubt_since, last_event)
     in_doubt = [effect for effect in queue.effects(task_id) if effect.state == "open"] if task.open_effects else []
     decision = _decision(task, lines)
-    return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt, decision)
+    never_begun = sum(line.get("event") == "unstarted" for line in lines)
+    return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt, decision, never_begun)

@@ -57,7 +57,7 @@ def running(session: Session, limit: int) -> list[TaskDetail]:
 
 
 @click.command()
-@click.option("--interval", type=click.FloatRange(min=0.1), default=INTERVAL_S, metavar="S", help="Seconds (1).")
+@click.option("--interval", type=options.Seconds(min=0.1), default=INTERVAL_S, metavar="S", help="Seconds (1).")
 @click.option("--limit", "-n", type=int, default=30, metavar="N", help="At most this many (30).")
 @click.option("--times", type=click.IntRange(min=1), metavar="N", help="End after so many looks.")
 @options.common
@@ -116,7 +116,7 @@ def events(session: Session, task_id: str, interval_s: float) -> Iterator[dict[s
 
 @click.command()
 @click.argument("task_id", metavar="ID")
-@click.option("--interval", type=click.FloatRange(min=0.05), default=INTERVAL_S, metavar="S", help="Seconds (1).")
+@click.option("--interval", type=options.Seconds(min=0.05), default=INTERVAL_S, metavar="S", help="Seconds (1).")
 @options.common
 @options.pass_session
 def tail(session: Session, task_id: str, interval: float) -> ExitCode:

@@ -13,8 +13,9 @@ from redislease.backoff import Backoff
 from redislease.cli import batches
 from redislease.cli.session import Session
 from redislease.commands import hold, settle
-from redislease.errors import InvalidInput, LeaseLost, reading
+from redislease.errors import InvalidInput, LeaseLost
 from redislease.flows import settling
+from redislease.flows.attaching import last_report
 from redislease.handle import Handle
 from redislease.lease import Lease
 from redislease.models import Lost, Renewed, Settled
@@ -149,13 +150,10 @@ class Reports(LeaseBatch[Mapping[str, Any]]):
 
     def send(self, things: Sequence[tuple[Handle, Mapping[str, Any]]]) -> Sequence[Settled | Lost]:
         queue = self._session.queue
-        # A report counts on from the last of the same lease, whichever process sent it.
         (stored,) = self._session.read(("HMGET", queue.keys.progress, *(handle.id for handle, _ in things)))
         numbers: dict[tuple[str, int], int] = {}
         for (handle, _), last in zip(things, stored, strict=True):
-            with reading(f"the progress of task {handle.id}"):
-                token, number = (last or b"0 0").split(b" ")[:2]
-                numbers[handle.id, handle.token] = int(number) if int(token) == handle.token else 0
+            numbers[handle.id, handle.token] = last_report(handle, last)
         calls = []
         for handle, report in things:
             numbers[handle.id, handle.token] += 1

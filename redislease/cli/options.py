@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,19 @@ import click
 from redislease.cli.session import PATIENCE_S, Session
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """Refuses NaN and infinities, which compare as no range expects."""
+        seconds = float(super().convert(value, parameter, context))
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is not a number of seconds.", parameter, context)
+        return seconds
 
 
 def pass_session(command: F) -> F:
@@ -46,7 +60,7 @@ def _queue(**environment: str) -> Callable[[F], F]:
         _shared(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(min=0),
+            type=Seconds(min=0),
             metavar="S",
             help=f"Seconds to try a server that cannot be reached ({PATIENCE_S:g}).",
         ),

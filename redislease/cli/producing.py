@@ -97,7 +97,9 @@ def _outcome(answer: Enqueued | Conflict) -> batches.Outcome:
 @click.option(
     "--max-expirations", type=int, metavar="N", help=f"Expired leases until it is dead ({limits.MAX_EXPIRATIONS})."
 )
-@click.option("--max-runtime", type=float, metavar="S", help="Seconds that one attempt may take (no limit).")
+@click.option(
+    "--max-runtime", type=float, metavar="S", help="Seconds that one attempt may take, more than its lease (no limit)."
+)
 @click.option("--max-same-error", type=int, metavar="N", help="Equal failures in a row until it is dead.")
 @click.option("--retry", metavar="BASE[:FACTOR[:CAP[:JITTER]]]", help="Seconds to wait after a failure (1:2:600:0.5).")
 @click.option("--credential", metavar="NAME", help="The credential that it needs.")

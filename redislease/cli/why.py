@@ -45,13 +45,17 @@ def _last_lease(facts: Facts) -> str:
 
 def _unstarted(facts: Facts) -> str:
     """A worker that cannot handle a task gives it back and tells only its own log; the server keeps the count."""
-    if not facts.unstarted:
-        return ""
-    return (
-        f"It was given back {counted(facts.unstarted, 'time')} before anything was begun: so does a worker that has no "
-        f"handler named {facts.task.name} or does not know a parameter of the payload, and one that is told to end; "
-        "its log says which."
-    )
+    said = []
+    if facts.never_begun:
+        times = counted(facts.never_begun, "time")
+        said.append(f"Its lease expired {times} before its handler had begun, which does not count.")
+    if facts.given_back:
+        said.append(
+            f"It was given back {counted(facts.given_back, 'time')} before anything was begun: so does a worker that "
+            f"has no handler named {facts.task.name} or does not know a parameter of the payload, and one that is told "
+            "to end; its log says which."
+        )
+    return " ".join(said)
 
 
 def _decided(facts: Facts, what: str) -> str:
@@ -112,11 +116,15 @@ def _leased(facts: Facts) -> Told:
     deadline = ""
     if task.runtime_deadline is not None:
         deadline = f" It ends at {facts.when(task.runtime_deadline)} at the latest, renewed or not."
+    waits = ""
+    if task.unstarted:
+        waits = "Its handler has not begun: it waits for its turn, since one more expiration would be its last."
     return (
         [
             f"{facts.holder} holds it {since}, renewed {counted(task.renewals, 'time')}.",
             f"The lease ends at {facts.when(task.lease_expires_at)} unless it is renewed; the next claim or reap "
             f"recovers it then.{deadline}",
+            waits,
         ],
         [
             (facts.command("revoke", task.id, "--token", str(task.fencing_token)), "take the lease away"),

@@ -20,6 +20,7 @@ _COUNTERS = (
     "fatal",
     "released",
     "returned",
+    "unstarted",
     "expired",
     "max_runtime",
     "revoked",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redislease import local_clock
 from redislease.commands.hold import raise_lost
-from redislease.errors import InvalidInput
+from redislease.errors import InvalidInput, reading
 from redislease.flow import Flow, Read
 from redislease.flows import looking, settling
 from redislease.flows.context import QueueContext
@@ -12,8 +12,11 @@ from redislease.handle import Handle
 from redislease.models import Grant, Lost, Renewed, Task
 
 
-def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]]:
-    """Renews the lease of a handle and reads its task; answers owner, grant and the local time before the renewal."""
+def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float, int]]:
+    """Renews the lease of a handle and reads its task.
+
+    Answers owner, grant, the local time before the renewal, and the number of the lease's last report of progress.
+    """
     handle = Handle.decode(encoded)
     if handle.queue != context.name:
         raise InvalidInput(f"the handle is of queue {handle.queue!r}, not {context.name!r}")
@@ -23,8 +26,12 @@ def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]
         raise_lost(handle, answer)
     assert isinstance(answer, Renewed)
     task: Task = yield from looking.get(context, handle.id)
-    payload, retry = yield Read(
-        [("HGET", context.keys.payloads, handle.id), ("HGET", context.keys.task(handle.id), "retry")]
+    payload, retry, progress = yield Read(
+        [
+            ("HGET", context.keys.payloads, handle.id),
+            ("HGET", context.keys.task(handle.id), "retry"),
+            ("HGET", context.keys.progress, handle.id),
+        ]
     )
     grant = Grant(
         id=handle.id,
@@ -46,4 +53,11 @@ def attach(context: QueueContext, encoded: str) -> Flow[tuple[str, Grant, float]
         unstarted=False,
         payload=payload or b"",
     )
-    return handle.owner, grant, sent_s
+    return handle.owner, grant, sent_s, last_report(handle, progress)
+
+
+def last_report(handle: Handle, stored: bytes | None) -> int:
+    """The number of the last report of progress under a lease; the next one counts on, whichever process sends it."""
+    with reading(f"the progress of task {handle.id}"):
+        token, number = (stored or b"0 0").split(b" ")[:2]
+        return int(number) if int(token) == handle.token else 0

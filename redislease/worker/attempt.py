@@ -135,7 +135,7 @@ class Attempt:
         if self.stopped and isinstance(problem, asyncio.CancelledError):
             # It was told that its time is over, and then the lease was renewed after all.
             return lease.giving_back(interrupted=True)
-        if isinstance(problem, QueuePaused | ServerOutOfMemory):
+        if isinstance(problem, QueuePaused | ServerOutOfMemory) or problem is lease._trouble:
             # An effect was refused for a reason that is not the task's: it comes back, and no failure is counted.
             return Return(lease._handle, delay_ms=PUT_OFF_MS, interrupted=True, fresh=True)
         return lease.failure(problem)

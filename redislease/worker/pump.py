@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
+from functools import partial
 
 from redislease import limits, local_clock
 from redislease.async_queue import AsyncQueue
@@ -62,7 +64,7 @@ class Pump:
         self._observed = bool(observers)
         self._loop = asyncio.get_running_loop()
         self._intake = Intake(queue, sync_queue, self._finish, self._note_end_in_thread)
-        self._probation = Probation(self._begin)
+        self._probation = Probation(self._begin, self._give_back)
         self._outbox = Outbox()
         self._trips: set[asyncio.Task[None]] = set()
         self._under_way = 0
@@ -226,11 +228,28 @@ class Pump:
         now_s = local_clock.elapsed_s()
         for attempt in delivery.attempts:
             self._start(attempt, now_s)
+        for attempt in delivery.on_probation:
+            attempt.lease.on_lost = partial(self._leave_line, attempt)
         self._probation.add(delivery.on_probation, self._note_failure)
         # Behind the handlers, so that they begin before the next round trip is made ready.
         self._settle_places(claimed, reserved - len(attempts))
         if delivery.in_doubt:
             await self._begin(*delivery.in_doubt)
+
+    def _give_back(self, attempt: Attempt) -> None:
+        """Ends an attempt that never began."""
+        self._finish(attempt, self._intake.unstarted(attempt.lease.owner, attempt.lease._grant))
+
+    def _leave_line(self, attempt: Attempt, reason: str) -> None:
+        """The lease of an attempt that has not begun is lost; called from any thread."""
+
+        def leave() -> None:
+            if self._probation.leave(attempt):
+                LOG.warning("task %s: its lease is lost before its handler has begun: %s", attempt.lease.id, reason)
+                self._finish(attempt, None)
+
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(leave)
 
     async def _begin(self, *attempts: Attempt) -> None:
         """Starts handlers whose start the server has to know of first."""
@@ -255,7 +274,10 @@ class Pump:
         lease.on_lost = attempt.lose
         if not self._claiming or lease.gone or lease.deadline_s <= now_s:
             lost = lease.gone and lease.lost_reason != SHUTDOWN
-            self._finish(attempt, None if lost else self._intake.unstarted(lease.owner, lease._grant))
+            if lost:
+                self._finish(attempt, None)
+            else:
+                self._give_back(attempt)
         elif not attempt.task.signature.is_async:
             self._pool.submit(attempt.run_in_thread)
         elif sys.version_info >= (3, 12):
