@@ -77,8 +77,8 @@ class Courier:
         self._troubled = False
 
     def standing_claim(self) -> RoundTrip | None:
-        """A claim that is to stand behind the bell; None before there is an identity to claim as."""
-        if self._owner is None:
+        """A claim that is to stand behind the bell; None before there is an identity to claim as, or where none can."""
+        if self._owner is None or not self._calls._transport.runs_behind_bells:
             return None
         return RoundTrip(reserved=LIMIT, claims=True, claim=self._next_claim(self._owner, LIMIT))
 

@@ -73,7 +73,6 @@ class Pump:
         self._claiming = True
         self._sleep_s = limits.BLOCK_S_MAX
         self._done: asyncio.Future[None] = self._loop.create_future()
-        self._stands = calls._transport.runs_behind_bells and not slots.shared
         self._wake = WakeBell(calls, self._sleepy, self._leave_claim, self._on_wake)
         self._signal = SignalBell(calls, heartbeat.renew_all_now)
         self._gatherer = Gatherer(queue._transport, self.stir)
@@ -108,11 +107,10 @@ class Pump:
         if self._claiming:
             self._claiming = False
             slept, standing = self._wake.stop()
+            # A ring that has reached nobody any more belongs to another worker: what is sent now passes it on.
             if standing is None:
-                # A ring that has reached nobody any more belongs to another worker: the probe passes it on.
                 self._rung = slept
             else:
-                # So does this, with the claim that nobody knows the answer of; what it holds is given back.
                 self._send(standing)
             self.stir()
 
@@ -188,7 +186,8 @@ class Pump:
 
     def _leave_claim(self) -> RoundTrip | None:
         """The claim that stands behind the bell, with its place reserved; None when none may, see `standing`."""
-        trip = self._courier.standing_claim() if self._stands and not self.attempts else None
+        busy = self.attempts or self._under_way or self._outbox
+        trip = None if busy or self._slots.shared else self._courier.standing_claim()
         if trip is not None:
             self._slots.reserve(self._number, trip.reserved)
             self._claims_under_way += 1

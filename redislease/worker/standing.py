@@ -2,8 +2,8 @@
 
 The server runs it when the wait is over, seconds after it was sent, and whatever the worker is doing then. So:
 
-* It is for one task, and only of a worker of one queue that runs no handler: one whose loop is blocked, or whose
-  machine is cut off, is given one task that it cannot begin, and not one for each free place.
+* It is for one task, and only of a worker of one queue that runs no handler and has nothing to send: one whose loop is
+  blocked, or whose machine is cut off, is given one task that it cannot begin, and not one for each free place.
 * Whether it ran is not known when its connection breaks or the worker stops. It is sent again then, with its number and
   its limit: the server answers what is still held, or claims under that number, so that a copy which is still on its
   way takes nothing any more.
