@@ -2,7 +2,7 @@
 
 Another process, on the server's core, enqueues one task at a time; the clock runs from the answer that it gets to the
 first line of the handler. The bare loop waits for the bell and claims, on sockets of its own and without a worker: less
-is not to be had from asyncio.
+is not to be had from asyncio by who claims when the bell has rung. (The worker's claim stands behind the bell.)
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from redis.exceptions import RedisError, ResponseError
 
 from redislease.commands.call import Call
+from redislease.connection.bell_exchange import BellExchange
 from redislease.connection.clients import AsyncClients, open_async_clients
 from redislease.connection.endpoint import AsyncClient
 from redislease.connection.exchange import Exchange, ReadExchange, resp2_shape
@@ -94,6 +95,27 @@ class AsyncTransport:
         await self._carry_out(self.clients.blocking, exchange, self._wiring.plan(0))
         return rung(exchange.replies[0])
 
+    @property
+    def runs_behind_bells(self) -> bool:
+        """Whether `block_then_run` may be used: the server is a program, and waits have connections of their own."""
+        return self.clients.endpoint is not None and self.clients.endpoint.is_program
+
+    def bell(self, keys: Sequence[str], timeout_s: float) -> BellExchange:
+        """A wait for one of several bells, for `wait`."""
+        return BellExchange(bell_command(keys, timeout_s, self.clients.block_s), self.where)
+
+    def put_behind(self, bell: BellExchange, call: Call[Any]) -> None:
+        """Has the server run a call as soon as a wait is over, which may be under way."""
+        bell.put_behind(self._wiring.calls([call]))
+
+    async def wait(self, bell: BellExchange) -> Any:
+        """Waits, and returns the answer of the call behind the bell, or the error that it ended in; None without one.
+
+        One attempt. Whoever cancels it, or hears of an error, does not know whether the call has run or will run yet.
+        """
+        await self._carry_out(self.clients.blocking, bell, self._wiring.plan(0))
+        return bell.calls.outcomes[0] if bell.calls else None
+
     async def announce(self) -> None:
         """Writes the queue's name into the set of queues, once; a failure is nobody's concern."""
         if not self._announced:
@@ -129,6 +151,7 @@ class AsyncTransport:
             # redis-py opens connections inside `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
             if task and task.cancelling() > cancelling:
                 raise asyncio.CancelledError
+            exchange.begin(connection)
             while commands := exchange.commands():
                 exchange.accept(await _ask(connection, commands))
         except BaseException:

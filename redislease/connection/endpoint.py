@@ -49,6 +49,11 @@ class Endpoint:
     classes: tuple[type[Any], type[Any]] = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
 
+    @property
+    def is_program(self) -> bool:
+        """Whether a server program is there, and not fakeredis."""
+        return self.classes in (_TCP, _TLS, _UNIX)
+
     def client(self, limits: Limits, *, socket_timeout_s: float | None = None) -> SyncClient:
         """Opens a sync client that retries nothing and waits, bounded, for a free connection."""
         pool = sync_connections.BlockingConnectionPool(  # type: ignore[no-untyped-call]

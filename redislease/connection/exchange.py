@@ -45,6 +45,12 @@ def packed(parts: Iterable[Arg]) -> bytes:
 class Exchange(ABC):
     """A unit of work on one connection."""
 
+    def begin(self, connection: Any) -> None:  # noqa: B027 - most have nothing to add
+        """An attempt begins on an async connection.
+
+        While its replies are awaited, more may be sent there and added to the list that `commands` has answered.
+        """
+
     @abstractmethod
     def commands(self) -> list[bytes]:
         """What to send next, in one go and packed; empty when everything is answered."""

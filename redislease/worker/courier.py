@@ -29,6 +29,7 @@ from redislease.worker.errand import Shared
 from redislease.worker.gatherer import Gatherer
 from redislease.worker.observer import Observers
 from redislease.worker.round_trip import Ending, RoundTrip
+from redislease.worker.standing import LIMIT, Answered
 
 VERBS = {settle.Completion: "complete", settle.Failure: "fail", settle.Return: "release"}
 
@@ -75,8 +76,21 @@ class Courier:
         self._abandoned = False
         self._troubled = False
 
-    async def carry(self, trip: RoundTrip) -> None:
-        """Sends a trip until everything in it is answered, or cannot be recorded any more."""
+    def standing_claim(self) -> RoundTrip | None:
+        """A claim that is to stand behind the bell; None before there is an identity to claim as, or where none can."""
+        if self._owner is None or not self._calls._transport.runs_behind_bells:
+            return None
+        return RoundTrip(reserved=LIMIT, claims=True, claim=self._next_claim(self._owner, LIMIT))
+
+    async def carry(self, trip: RoundTrip, answered: Answered | None = None) -> None:
+        """Sends a trip until everything in it is answered, or cannot be recorded any more.
+
+        Args:
+            trip: What to send.
+            answered: What its claim, and nothing else, has been answered already.
+        """
+        if answered is not None and not answered.is_stale:
+            await self._take(trip, trip.completions, answered.answer, answered.sent_s)
         delays = backoff_delays()
         while trip and not self._abandoned:
             problem = await self._attempt(trip)
@@ -163,8 +177,11 @@ class Courier:
             name = self._calls._worker_name or default_worker_name()
             self._owner = await self._calls._drive(registered(name, retry_for_s=0))
             self._on_owner(self._owner.name)
-        number = self._calls._context.identities.next_number(self._owner)
-        return settle.NextClaim(self._owner.name, number, limit, started=False)
+        return self._next_claim(self._owner, limit)
+
+    def _next_claim(self, owner: Owner, limit: int) -> settle.NextClaim:
+        number = self._calls._context.identities.next_number(owner)
+        return settle.NextClaim(owner.name, number, limit, started=False)
 
     def _claim_refused(self, trip: RoundTrip, refusal: RedisLeaseError) -> RedisLeaseError | None:
         """The next attempt claims under a new number, or as somebody else; what else was sent stands."""

@@ -22,6 +22,7 @@ from redislease.worker.observer import Observers
 from redislease.worker.probation import Probation
 from redislease.worker.round_trip import Outbox, RoundTrip
 from redislease.worker.slots import Slots
+from redislease.worker.standing import Answered
 from redislease.worker.thread_gatherer import ThreadGatherer
 from redislease.worker.threads import DaemonPool
 
@@ -74,7 +75,7 @@ class Pump:
         self._claiming = True
         self._sleep_s = limits.BLOCK_S_MAX
         self._done: asyncio.Future[None] = self._loop.create_future()
-        self._wake = WakeBell(calls, self._sleepy, self._on_wake)
+        self._wake = WakeBell(calls, self._sleepy, self._leave_claim, self._on_wake)
         self._signal = SignalBell(calls, heartbeat.renew_all_now)
         self._gatherer = Gatherer(queue._transport, self.stir)
         queue._transport.line = self._gatherer
@@ -107,8 +108,12 @@ class Pump:
         """Takes nothing more."""
         if self._claiming:
             self._claiming = False
-            # A ring that has reached nobody any more belongs to another worker: the probe passes it on.
-            self._rung = self._wake.stop()
+            slept, standing = self._wake.stop()
+            # A ring that has reached nobody any more belongs to another worker: what is sent now passes it on.
+            if standing is None:
+                self._rung = slept
+            else:
+                self._send(standing)
             self.stir()
 
     def interrupt(self) -> None:
@@ -137,16 +142,14 @@ class Pump:
     def _launch(self) -> None:
         self._stirred = False
         while trip := self._next_trip():
-            task = self._loop.create_task(self._carry_out(trip))
-            self._trips.add(task)
-            task.add_done_callback(self._land)
+            self._send(trip)
         if self._sleepy() is not None:
             self._wake.allow()
         elif not (self._claiming or self.attempts or self._outbox or self._under_way or self._done.done()):
             self._done.set_result(None)
 
     def _next_trip(self) -> RoundTrip | None:
-        """What to send now, counted as under way; None when there is nothing, or enough is."""
+        """What to send now; None when there is nothing, or enough is under way."""
         if self._under_way >= PARALLEL:
             return None
         trip = self._outbox.take()
@@ -159,10 +162,13 @@ class Pump:
             self._slots.reserve(self._number, limit)
             self._claims_under_way += 1
             trip.claims, trip.reserved = True, limit
-        if not trip:
-            return None
+        return trip or None
+
+    def _send(self, trip: RoundTrip) -> None:
         self._under_way += 1
-        return trip
+        task = self._loop.create_task(self._carry_out(trip))
+        self._trips.add(task)
+        task.add_done_callback(self._land)
 
     def _land(self, task: asyncio.Task[None]) -> None:
         self._trips.discard(task)
@@ -180,21 +186,31 @@ class Pump:
             return None
         return self._sleep_s
 
-    async def _on_wake(self, rung: bool) -> None:
+    def _leave_claim(self) -> RoundTrip | None:
+        """The claim that stands behind the bell, with its place reserved; None when none may, see `standing`."""
+        busy = self.attempts or self._under_way or self._outbox
+        trip = None if busy or self._slots.shared else self._courier.standing_claim()
+        if trip is not None:
+            self._slots.reserve(self._number, trip.reserved)
+            self._claims_under_way += 1
+        return trip
+
+    async def _on_wake(self, rung: bool, trip: RoundTrip | None, answered: Answered | None) -> None:
         """A bell rang, or the time is over. A ring that comes when there is no place left is passed on.
 
         The claim is sent from here and not from a task of its own: whoever waits for the task waits for that too.
         """
-        if rung or self._sleepy() is not None:
+        if trip is None and (rung or self._sleepy() is not None):
             self._rung = True
             trip = self._next_trip()
-            if trip is not None:
-                await self._carry_out(trip)
+        if trip is not None:
+            self._under_way += 1
+            await self._carry_out(trip, answered)
 
-    async def _carry_out(self, trip: RoundTrip) -> None:
+    async def _carry_out(self, trip: RoundTrip, answered: Answered | None = None) -> None:
         claims = trip.claims
         try:
-            await self._courier.carry(trip)
+            await self._courier.carry(trip, answered)
         finally:
             self._claims_under_way -= claims
             self._under_way -= 1

@@ -36,6 +36,11 @@ class Slots:
         """Places that nobody has."""
         return self.total - sum(self._used)
 
+    @property
+    def shared(self) -> bool:
+        """Whether several queues have places here."""
+        return len(self._used) > 1
+
     def say(self, queue: int, *, hungry: bool) -> None:
         """Whether a queue had more than it was given when it was last asked."""
         if self._hungry[queue] != hungry:
