@@ -199,9 +199,9 @@ def test_collecting_garbage_all_the_time_loses_no_handler(queue: Queue) -> None:
 def test_no_lease_of_a_busy_worker_is_refused(queue: Queue) -> None:
     """Neither a renewal behind an ending, nor an ending behind another: no refusal is noted anywhere."""
 
-    @queue.task(side_effect="idempotent", lease_duration=0.3)
+    @queue.task(side_effect="idempotent", lease_duration=1.2)
     async def works(number: int) -> int:
-        await asyncio.sleep(0.05 + number % 7 / 40)
+        await asyncio.sleep(0.05 + number % 7 / 10)
         return number
 
     ids = [one.id for one in works.enqueue_many([(number,) for number in range(200)])]
