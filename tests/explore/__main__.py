@@ -15,7 +15,8 @@ from .search import Result, Search
 from .store import explored_library
 from .trace import as_test
 
-RESULT = Path(__file__).with_name("RESULT.json")
+RESULTS = Path(__file__).with_name("results")
+"""Results that a re-run reproduces, one for each scope that was searched for long."""
 
 
 def scripts_digest(directory: Path | None = None) -> str:
@@ -47,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which states of the last layer are expanded")
     parser.add_argument("--scope", choices=sorted(SCOPES), default="full", help="what may happen")
     parser.add_argument("--lua", type=Path, help="other scripts than the shipped ones")
-    parser.add_argument("--output", type=Path, help=f"where to write the result, for example {RESULT.name}")
+    parser.add_argument(
+        "--output", type=Path, help="where to write the result, for example tests/explore/results/SCOPE.json"
+    )
     asked = parser.parse_args(arguments)
     search = Search(SCOPES[asked.scope], seed=asked.seed, directory=asked.lua)
 
