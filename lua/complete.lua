@@ -30,14 +30,15 @@ local function complete(task, result, result_ref)
   if result_ref ~= '' then
     put(task, 'result_ref', result_ref)
   end
-  return end_lease(task, COMPLETED)
+  return settle(task, COMPLETED)
 end
 
 local reply = { 'ok', int(now), '4', int((#ARGV - 6) / WIDTH) }
 for first = 7, #ARGV, WIDTH do
+  read_to_complete(ARGV[first])
   local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')
   if task then
-    add_settled(reply, complete(task, ARGV[first + 4], ARGV[first + 5]))
+    add_four(reply, complete(task, ARGV[first + 4], ARGV[first + 5]))
   else
     add_answer(reply, refusal)
   end

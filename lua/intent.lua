@@ -29,10 +29,6 @@ local function spent_before(record, call)
   return string.sub(',' .. record.nonce .. record.spent, 1, LIMIT.spent_nonces)
 end
 
-local function go_ahead(record)
-  return { 'open', record.left_open_by ~= '0' and 'again' or '', '', '' }
-end
-
 -- What to answer about an effect that has a record already; nil: it may go ahead.
 local function answer_recorded(task, record, call)
   if record.token == call.token
@@ -49,63 +45,46 @@ local function answer_recorded(task, record, call)
   end
 end
 
-local function open_effect(task, record, call)
-  local again = record ~= nil and record.state == 'open'
-  if not again then
-    increase(task, 'open_effects')
-  end
-  if not record then
-    increase(task, 'effects')
-  end
-  local opened = {
-    state = 'open', token = call.token, generation = call.generation, nonce = call.nonce,
-    spent = spent_before(record, call), digest = call.digest, opened_at = int(now), closed_at = '0',
-    left_open_by = again and record.generation or '0', name = call.name, outcome = '', late = '',
-  }
-  write_effect(task, call.key, opened)
-  note_effect(task, 'intent', call.key, ',"name":' .. json_string(call.name) .. ',"digest":' .. json_string(call.digest)
-    .. ',"again":' .. (again and 'true' or 'false'))
-  return go_ahead(opened)
-end
-
 -- What was granted stays granted when the call is sent again, also in a pause that came in between.
 local function intend(task, call)
   if call.key == 'handler' and not awaits_start(task) then
-    return { 'open', '', '', '' }
+    return 'open', '', '', ''
   end
   local record = call.key ~= 'handler' and read_effect(task, call.key)
   if granted_before(record, call) then
-    return go_ahead(record)
+    return 'open', record.left_open_by ~= '0' and 'again' or '', '', ''
   elseif pause == 'effects' then
-    return { 'paused', '', '', '' }
+    return 'paused', '', '', ''
   elseif call.key == 'handler' then
     start_handler(task)
-    return { 'open', '', '', '' }
+    return 'open', '', '', ''
   elseif task.fields.side_effect == 'read_only' then
-    return { 'read_only', '', '', '' }
+    return 'read_only', '', '', ''
   end
   local answer = record and answer_recorded(task, record, call)
   if answer then
-    return answer
+    return unpack(answer)
   elseif not record and number_of(task, 'effects') >= LIMIT.effects then
-    return { 'too_many', '', '', '' }
+    return 'too_many', '', '', ''
   end
-  return open_effect(task, record, call)
+  return 'open', open_effect(task, call, record, spent_before(record, call)) and 'again' or '', '', ''
 end
 
 local reply = { 'ok', int(now), '4' }
 local granted = false
+local call = { owner = '', generation = '', token = '', key = '', nonce = '', name = '', digest = '' }
 for first = 2, #ARGV, WIDTH do
-  local call = {
-    owner = ARGV[first + 1], generation = ARGV[first + 2], token = ARGV[first + 3], key = ARGV[first + 4],
-    nonce = ARGV[first + 5], name = ARGV[first + 6], digest = ARGV[first + 7],
-  }
-  local task, answer = guard(ARGV[first], call.owner, call.generation, call.token, 'intent')
+  call.owner, call.generation, call.token = ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]
+  call.key, call.nonce, call.name, call.digest = ARGV[first + 4], ARGV[first + 5], ARGV[first + 6], ARGV[first + 7]
+  read_briefly(ARGV[first])
+  local task, refusal = guard(ARGV[first], call.owner, call.generation, call.token, 'intent')
   if task then
-    answer = intend(task, call)
-    granted = granted or answer[1] == 'open'
+    local word, one, two, three = intend(task, call)
+    granted = granted or word == 'open'
+    add_four(reply, word, one, two, three)
+  else
+    add_answer(reply, refusal)
   end
-  add_answer(reply, answer)
 end
 commit(granted)
 return finish(reply, durable)

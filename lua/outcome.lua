@@ -12,47 +12,42 @@
 local durable = ARGV[1]
 local WIDTH = 8
 
-local function testify(task, key, record, verdict, outcome)
-  if record.late == '' and record.state == 'open' then
-    record.late = verdict .. ' ' .. int(now) .. ' ' .. outcome
-    write_effect(task, key, record)
+-- A worker that has lost its lease is answered why, and what it knows of its own effect is kept.
+local function hear(known, refusal, key, record, token, verdict, outcome)
+  if record then
+    testify(known, key, record, verdict, outcome)
   end
+  note_late(known.id, 'late_outcome', token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
+    json_string(verdict))
+  return unpack(refusal)
 end
 
-local function record_outcome(task, key, record, verdict, outcome)
+local function conclude(id, owner, generation, token, key, nonce, verdict, outcome)
+  read_briefly(id)
+  local known = read_task(id)
+  local record = known and read_effect(known, key)
+  local mine = record and record.token == token and record.nonce == nonce
+  if mine and record.state == verdict and record.outcome == outcome then
+    return 'ok', known.fields.status, 'replay', ''
+  end
+  local task, refusal = guard(id, owner, generation, token, 'outcome')
+  if not known then
+    return unpack(refusal)
+  elseif not task then
+    return hear(known, refusal, key, mine and record, token, verdict, outcome)
+  elseif not mine then
+    return 'unknown_effect', '', '', ''
+  elseif record.state ~= 'open' then
+    return 'closed', record.state, '', ''
+  end
+  note_outcome(task, key, record, verdict)
   close_effect(task, key, record, verdict, outcome)
-  note_effect(task, 'outcome', key, ',"verdict":' .. json_string(verdict))
-  return { 'ok', task.fields.status, '', '' }
+  return 'ok', task.fields.status, '', ''
 end
 
 local reply = { 'ok', int(now), '4' }
 for first = 2, #ARGV, WIDTH do
-  local id, token, key, nonce = ARGV[first], ARGV[first + 3], ARGV[first + 4], ARGV[first + 5]
-  local verdict, outcome = ARGV[first + 6], ARGV[first + 7]
-  local known = read_task(id)
-  local record = known and read_effect(known, key)
-  local mine = record and record.token == token and record.nonce == nonce
-  local answer
-  if mine and record.state == verdict and record.outcome == outcome then
-    answer = { 'ok', known.fields.status, 'replay', '' }
-  else
-    local task
-    task, answer = guard(id, ARGV[first + 1], ARGV[first + 2], token, 'outcome')
-    if task and not mine then
-      answer = { 'unknown_effect', '', '', '' }
-    elseif task and record.state ~= 'open' then
-      answer = { 'closed', record.state, '', '' }
-    elseif task then
-      answer = record_outcome(task, key, record, verdict, outcome)
-    elseif known then
-      if mine then
-        testify(known, key, record, verdict, outcome)
-      end
-      note_late(id, 'late_outcome', token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
-        json_string(verdict))
-    end
-  end
-  add_answer(reply, answer)
+  add_four(reply, conclude(unpack(ARGV, first, first + WIDTH - 1)))
 end
 commit()
 return finish(reply, durable)

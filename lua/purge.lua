@@ -23,13 +23,13 @@ local by = ARGV[7]
 local reason = ARGV[8]
 
 local function forget_evidence(id)
-  local log = log_of(id)
-  if not log or log.length == 0 then
+  local key = log_of(id).key
+  if redis.call('EXISTS', key) == 0 then
     return
   elseif evidence_ms == 0 then
-    write('DEL', log.key)
+    write('DEL', key)
   else
-    write('PEXPIRE', log.key, int(evidence_ms))
+    write('PEXPIRE', key, int(evidence_ms))
   end
 end
 

@@ -14,7 +14,7 @@ local reply = { 'ok', int(now), '4' }
 for first = 2, #ARGV, WIDTH do
   local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'release')
   if task then
-    add_settled(reply, end_lease(task, {
+    add_four(reply, settle(task, {
       verb = 'release',
       cause = ARGV[first + 4],
       handler = ARGV[first + 5],

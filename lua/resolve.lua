@@ -64,7 +64,9 @@ local function close_decided(task)
     if key == 'handler' then
       close_handler(task)
     else
-      close_effect(task, key, read_effect(task, key), verdict, outcome)
+      local record = read_effect(task, key)
+      note_beginning(task, key, record)
+      close_effect(task, key, record, verdict, outcome)
     end
     found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
   end

@@ -52,6 +52,7 @@ class EffectRecord(Answer):
         state: `open`, `done` or `not_done`.
         generation: The attempt that opened it last.
         token: That attempt's fencing token.
+        digest: Of what was asked for; none once it was closed as not done.
         opened_at: When, in milliseconds of the server's clock.
         closed_at: When its outcome was recorded or decided.
         left_open_by: The earlier attempt that had opened it and left it so, if that attempt is not the one above.
@@ -67,6 +68,7 @@ class EffectRecord(Answer):
     generation: int
     token: int
     opened_at: int
+    digest: str | None = None
     closed_at: int | None = None
     left_open_by: int | None = None
     outcome: Any = None
@@ -112,7 +114,7 @@ def read(key: str, stored: bytes) -> EffectRecord:
 
 def _read(key: str, stored: bytes) -> EffectRecord:
     head, name, outcome, late = stored.split(b"\n")
-    state, token, generation, _nonce, _digest, opened_at, closed_at, left_open_by = head.decode().split(" ")
+    state, token, generation, _nonce, digest, opened_at, closed_at, left_open_by = head.decode().split(" ")
     return EffectRecord(
         key=key,
         name=name.decode(),
@@ -120,6 +122,7 @@ def _read(key: str, stored: bytes) -> EffectRecord:
         generation=int(generation),
         token=int(token),
         opened_at=int(opened_at),
+        digest=None if digest == "-" else digest,
         closed_at=int(closed_at) or None,
         left_open_by=int(left_open_by) or None,
         **_found(state, outcome),

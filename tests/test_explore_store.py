@@ -30,9 +30,9 @@ NUMBERS = ["0", "1", "-1", "2", "7", "-inf", "+inf", "(1", "(7", "nonsense"]
 SHAPES = {
     "EXISTS": "kk", "DEL": "k", "TYPE": "k", "PERSIST": "k", "PEXPIRE": "kT", "PTTL": "k", "GET": "k", "SET": "kw",
     "STRLEN": "k", "HLEN": "k", "HGET": "kw", "HEXISTS": "kw", "HMGET": "kwww", "HGETALL": "k", "HSET": "kwwww",
-    "HDEL": "kww", "HINCRBY": "kwi", "LLEN": "k", "LINDEX": "ki", "LRANGE": "kii", "RPUSH": "kww", "LSET": "kiw",
-    "LTRIM": "kii", "ZCARD": "k", "ZSCORE": "kw", "ZADD": "knwnw", "ZREM": "kww", "ZRANGE": "kii", "ZPOPMIN": "k",
-    "ZRANGEBYSCORE": "krr", "ZCOUNT": "krr",
+    "HDEL": "kww", "HINCRBY": "kwi", "LLEN": "k", "LINDEX": "ki", "LRANGE": "kii", "RPUSH": "kww", "LPUSH": "kww",
+    "LSET": "kiw", "LTRIM": "kii", "ZCARD": "k", "ZSCORE": "kw", "ZADD": "knwnw", "ZREM": "kww", "ZRANGE": "kii",
+    "ZPOPMIN": "k", "ZRANGEBYSCORE": "krr", "ZCOUNT": "krr",
 }  # fmt: skip
 OPTIONS = {
     "ZADD": ("NX",),

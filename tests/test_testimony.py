@@ -68,6 +68,7 @@ class TestListing:
             "generation": 1,
             "token": lease.fencing_token,
             "opened_at": start,
+            "digest": mail.digest,
             "closed_at": start,
             "left_open_by": None,
             "outcome": {"message": 5},
@@ -81,6 +82,7 @@ class TestListing:
             20_002,
             "str",
         )
+        assert (len(mail.digest), refused.digest) == (32, None)
         assert (refused.state, refused.reason, refused.closed_at) == ("not_done", "no route", start + 20)
         assert (still.state, still.opened_at, still.closed_at, still.outcome) == ("open", start + 30, None, None)
 

@@ -1,5 +1,5 @@
 -- Uses     ending evidence
--- Exports  read_effect write_effect close_effect note_effect
+-- Exports  read_effect open_effect note_beginning note_outcome close_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
@@ -11,44 +11,78 @@ local function effect_key(id)
   return prefix .. 'effects:' .. id
 end
 
-local effect_records = {}
+-- Stored forms by task and key: later lines of a call see what it has planned.
+local effect_texts = {}
 
 local function parse_effect(text)
-  local head, name, outcome, late = string.match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
-  local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by =
-    string.match(head or '', '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)$')
+  local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by, name, outcome, late = string.match(
+    text, '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
   return {
-    state = state, token = token, generation = generation, nonce = nonce, spent = spent, digest = digest, opened_at = opened_at,
-    closed_at = closed_at, left_open_by = left_open_by, name = name or '', outcome = outcome or '', late = late or '',
+    state = state, token = token, generation = generation, nonce = nonce, spent = spent, digest = digest,
+    opened_at = opened_at, closed_at = closed_at, left_open_by = left_open_by, name = name or '', outcome = outcome or '',
+    late = late or '',
   }
 end
 
--- The record of an effect, or nil; later lines of the same call see what this call has planned.
+-- The record of an effect, or nil.
 local function read_effect(task, key)
-  local records = effect_records[task.id]
-  if not records then
-    records = {}
-    effect_records[task.id] = records
+  local place = task.id .. ' ' .. key
+  local text = effect_texts[place]
+  if text == nil then
+    text = redis.call('HGET', effect_key(task.id), key)
+    effect_texts[place] = text
   end
-  if records[key] == nil then
-    local text = redis.call('HGET', effect_key(task.id), key)
-    records[key] = text and parse_effect(text) or false
-  end
-  return records[key] or nil
+  return text and parse_effect(text) or nil
+end
+
+local function write_text(task, key, text)
+  effect_texts[task.id .. ' ' .. key] = text
+  write('HSET', effect_key(task.id), key, text)
 end
 
 local function write_effect(task, key, record)
-  effect_records[task.id][key] = record
-  local head = table.concat({ record.state, record.token, record.generation, record.nonce .. record.spent, record.digest,
-    record.opened_at, record.closed_at, record.left_open_by }, ' ')
-  write('HSET', effect_key(task.id), key, table.concat({ head, record.name, record.outcome, record.late }, '\n'))
+  write_text(task, key, record.state .. ' ' .. record.token .. ' ' .. record.generation .. ' ' .. record.nonce
+    .. record.spent .. ' ' .. record.digest .. ' ' .. record.opened_at .. ' ' .. record.closed_at .. ' '
+    .. record.left_open_by .. '\n' .. record.name .. '\n' .. record.outcome .. '\n' .. record.late)
+end
+
+local function line_of(event, at, key, record)
+  return '{"event":"' .. event .. '","at":' .. at .. ',"effect":' .. json_string(key) .. ',"generation":'
+    .. record.generation .. ',"name":' .. json_string(record.name) .. ',"digest":' .. json_string(record.digest)
+    .. ',"again":' .. (record.left_open_by == '0' and 'false' or 'true')
+end
+
+-- The beginning of an effect becomes evidence when its outcome is known, in one line with it, or when somebody else
+-- decides it or begins it anew; until then its record tells.
+local function note_beginning(task, key, record)
+  note(task.id, line_of('intent', record.opened_at, key, record) .. '}')
+end
+
+local function note_outcome(task, key, record, verdict)
+  note(task.id, line_of('outcome', int(now), key, record) .. ',"opened_at":' .. record.opened_at .. ',"verdict":"'
+    .. verdict .. '"}')
+end
+
+-- Opens an effect for a call; `before` is the record that it replaces. Answers whether an earlier attempt had left it
+-- open.
+local function open_effect(task, call, before, spent)
+  local again = before and before.state == 'open'
+  if again then
+    note_beginning(task, call.key, before)
+  else
+    increase(task, 'open_effects')
+    if not before then
+      increase(task, 'effects')
+    end
+  end
+  write_text(task, call.key, 'open ' .. call.token .. ' ' .. call.generation .. ' ' .. call.nonce .. spent .. ' '
+    .. call.digest .. ' ' .. int(now) .. ' 0 ' .. (again and before.generation or '0') .. '\n' .. call.name .. '\n\n')
+  return again
 end
 
 -- Closes an open effect. One that did not happen forgets its request: the next attempt may ask for something else.
 local function close_effect(task, key, record, verdict, outcome)
-  record.state = verdict
-  record.closed_at = int(now)
-  record.outcome = outcome
+  record.state, record.closed_at, record.outcome = verdict, int(now), outcome
   if verdict == 'not_done' then
     record.digest = '-'
   end
@@ -56,8 +90,10 @@ local function close_effect(task, key, record, verdict, outcome)
   close_one(task)
 end
 
--- Joined in one go, as the ends of leases are; `further` is more of the line in JSON.
-local function note_effect(task, event, key, further)
-  note(task.id, '{"event":"' .. event .. '","at":' .. int(now) .. ',"effect":' .. json_string(key) .. ',"generation":'
-    .. (task.fields.claim_generation or '0') .. further .. '}')
+-- What a worker says of its effect after it has lost the lease: kept, and changing nothing else.
+local function testify(task, key, record, verdict, outcome)
+  if record.late == '' and record.state == 'open' then
+    record.late = verdict .. ' ' .. int(now) .. ' ' .. outcome
+    write_effect(task, key, record)
+  end
 end

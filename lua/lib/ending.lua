@@ -1,5 +1,5 @@
 -- Uses     moves policy evidence
--- Exports  awaits_start start_handler close_one close_handler end_lease add_settled take_lease
+-- Exports  awaits_start start_handler close_one close_handler settle take_lease
 --
 -- How a lease ends, whatever ended it: count it, decide where the task goes, keep the answer for a replay, leave
 -- evidence. Owner, generation and token stay in the hash until the next claim; the status and the expiry do not.
@@ -29,7 +29,10 @@ local function start_handler(task)
 end
 
 local function close_one(task)
-  if increase(task, 'open_effects', -1) <= 0 then
+  local left = number_of(task, 'open_effects') - 1
+  if left > 0 then
+    put(task, 'open_effects', int(left))
+  else
     drop(task, 'open_effects')
   end
 end
@@ -110,13 +113,10 @@ local function end_lease(task, ending)
   return to, detail
 end
 
--- What an ending that the holder chose is answered.
-local function add_settled(reply, status, detail)
-  local size = #reply
-  reply[size + 1] = 'ok'
-  reply[size + 2] = status
-  reply[size + 3] = detail
-  reply[size + 4] = ''
+-- An ending that the holder chose, and what it is answered.
+local function settle(task, ending)
+  local status, detail = end_lease(task, ending)
+  return 'ok', status, detail, ''
 end
 
 -- An ending that the holder did not choose: the fence rises over its token, and it is told to look.

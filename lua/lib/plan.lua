@@ -1,5 +1,5 @@
 -- Uses     defaults numbers queue
--- Exports  plan checked expect leave enter fill put_value drop_value write count commit add_answer finish
+-- Exports  plan checked expect leave enter fill put_value drop_value write count commit add_answer add_four finish
 --
 -- What a script is going to write. Scripts read and decide first, noting every change here; noting a change to a key
 -- also reads the key, so that a key of the wrong type, one that the user may not touch or one whose slot is moving ends
@@ -12,7 +12,8 @@ local writing = false
 local SIZE_OF = { zset = 'ZCARD', hash = 'HLEN', list = 'LLEN', string = 'STRLEN' }
 
 local function plan_nothing()
-  plan.tasks, plan.sets, plan.leaves, plan.enters, plan.fills, plan.commands, plan.counts = {}, {}, {}, {}, {}, {}, {}
+  plan.tasks, plan.sets, plan.leaves, plan.enters, plan.fills = {}, {}, {}, {}, {}
+  plan.commands, plan.counts, plan.logs = {}, {}, {}
 end
 
 plan_nothing()
@@ -130,7 +131,7 @@ local function commit_task(task)
 end
 
 local function nothing_planned()
-  return #plan.tasks == 0 and #plan.commands == 0 and next(plan.leaves) == nil and next(plan.enters) == nil
+  return #plan.tasks == 0 and #plan.commands == 0 and #plan.logs == 0 and next(plan.leaves) == nil and next(plan.enters) == nil
     and next(plan.fills) == nil and next(plan.sets) == nil and next(plan.counts) == nil
     and fence == stored_fence and sequence == stored_sequence
 end
@@ -161,6 +162,9 @@ local function commit(creating)
   for _, command in ipairs(plan.commands) do
     redis.call(unpack(command))
   end
+  for _, log in ipairs(plan.logs) do
+    plan.write_log(log)
+  end
   for counter, amount in pairs(plan.counts) do
     redis.call('HINCRBY', KEYS[1], counter, amount)
   end
@@ -173,6 +177,15 @@ local function add_answer(reply, answer)
   for position = 1, #answer do
     reply[size + position] = answer[position]
   end
+end
+
+-- The same for an answer of four values, without a table for it.
+local function add_four(reply, one, two, three, four)
+  local size = #reply
+  reply[size + 1] = one
+  reply[size + 2] = two
+  reply[size + 3] = three
+  reply[size + 4] = four
 end
 
 -- The end of every script. A durable call makes one replicated write even when it changed nothing: a server with a

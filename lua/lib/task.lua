@@ -1,5 +1,5 @@
 -- Uses     queue plan
--- Exports  read_task put note_set drop number_of counted_up increase new_task
+-- Exports  read_task read_briefly read_to_complete put note_set drop number_of counted_up increase new_task
 --
 -- A task as the script sees it: its hash, read once, and the changes planned for it. Later lines of the same call see
 -- those changes.
@@ -45,6 +45,57 @@ local function read_task(id)
   task = { id = id, key = key, fields = fields, set = false, dropped = false, planned = false }
   tasks[id] = task
   return task
+end
+
+-- The keys of hashes of which only a part was read. Whoever asks for another field has the rest read.
+local partly_read = {}
+
+local function read_rest(fields, name)
+  local rest = read_hash(partly_read[fields]) or {}
+  setmetatable(fields, nil)
+  for field, value in pairs(rest) do
+    if fields[field] == nil then
+      fields[field] = value
+    end
+  end
+  return fields[name]
+end
+
+local READ_REST = { __index = read_rest }
+
+local function partly_known(id, key, fields)
+  partly_read[fields] = key
+  setmetatable(fields, READ_REST)
+  tasks[id] = { id = id, key = key, fields = fields, set = false, dropped = false, planned = false }
+end
+
+-- Reads what the verbs about effects ask, which is cheaper than the whole hash. What is no task yet, or none at all, is
+-- left to `read_task`.
+local function read_briefly(id)
+  local key = prefix .. 'task:' .. id
+  local values = not tasks[id] and read_or_nil('HMGET', key, 'status', 'lease_owner', 'lease_expires_at',
+    'claim_generation', 'fencing_token', 'side_effect', 'open_effects', 'effects')
+  if values and values[1] then
+    partly_known(id, key, {
+      status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
+      fencing_token = values[5], side_effect = values[6], open_effects = values[7], effects = values[8],
+    })
+  end
+end
+
+-- The same for a completion.
+local function read_to_complete(id)
+  local key = prefix .. 'task:' .. id
+  local values = not tasks[id] and read_or_nil('HMGET', key, 'status', 'lease_owner', 'lease_expires_at',
+    'claim_generation', 'fencing_token', 'side_effect', 'open_effects', 'claimed_at', 'renewals', 'handler_open',
+    'runtime_deadline', 'unstarted')
+  if values and values[1] then
+    partly_known(id, key, {
+      status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
+      fencing_token = values[5], side_effect = values[6], open_effects = values[7], claimed_at = values[8],
+      renewals = values[9], handler_open = values[10], runtime_deadline = values[11], unstarted = values[12],
+    })
+  end
 end
 
 local function plan_task(task)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from redislease import effect_records, encoding, limits, validation
+from redislease import effect_records, encoding, limits, timeline, validation
 from redislease.commands.replies import text
 from redislease.effect_records import EffectRecord, Kept
 from redislease.errors import InvalidInput, TaskUnknown, reading
@@ -70,21 +69,6 @@ def _progress(stored: bytes) -> dict[str, Any]:
         return found | {"done": said["done"], "total": said.get("total"), "note": said.get("note")}
 
 
-def _is_time(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**53
-
-
-def _line(stored: bytes) -> dict[str, Any]:
-    """A line of a log; one that is none of ours is shown, and does not hide the others."""
-    try:
-        line = json.loads(stored)
-    except (ValueError, RecursionError):
-        line = None
-    if isinstance(line, dict) and isinstance(line.get("event"), str) and _is_time(line.get("at")):
-        return line
-    return {"event": "unreadable", "at": None, "line": validation.cut(text(stored), limits.VALUE_BYTES)}
-
-
 def result(context: QueueContext, task_id: str) -> Flow[Any]:
     """The result of a task; None if it has none."""
     found: TaskDetail = yield from detail(context, task_id)
@@ -136,15 +120,17 @@ def testimony(context: QueueContext, task_id: str) -> Flow[dict[str, Kept]]:
 
 def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:
     """The evidence of a task in the order in which it was written, also after the task itself was purged."""
-    (lines,) = yield Read([("LRANGE", context.keys.evidence(validation.task_id(task_id)), 1, -1)])
-    return [_line(line) for line in lines]
+    checked = validation.task_id(task_id)
+    keys = context.keys
+    lines, stored = yield Read([("LRANGE", keys.evidence(checked), 0, -1), ("HGETALL", keys.effects(checked))])
+    return timeline.of_task(lines, stored)
 
 
 def audit(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
     """The last decisions of operators, oldest first."""
     wanted = validation.integer(limit, "limit", low=1, high=limits.BATCH)
     (lines,) = yield Read([("LRANGE", context.keys.audit, -wanted, -1)])
-    return [_line(line) for line in lines]
+    return [timeline.line(line) for line in lines]
 
 
 def workers(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:

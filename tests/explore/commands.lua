@@ -257,6 +257,14 @@ function commands.RPUSH(key, ...)
   return #data
 end
 
+function commands.LPUSH(key, ...)
+  local data = own(key, typed(key, 'list'), 'list').data
+  for _, item in ipairs(arguments(...)) do
+    table.insert(data, 1, item)
+  end
+  return #data
+end
+
 function commands.LSET(key, index, item)
   local text = argument(item)
   local value = typed(key, 'list')

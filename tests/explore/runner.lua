@@ -6,7 +6,7 @@ local keyspace, commands = ...
 local ARITY = {
   EXISTS = -2, DEL = -2, TYPE = 2, PERSIST = 2, PEXPIRE = -3, PTTL = 2, GET = 2, SET = -3, STRLEN = 2,
   HLEN = 2, HGET = 3, HEXISTS = 3, HMGET = -3, HGETALL = 2, HSET = -4, HDEL = -3, HINCRBY = 4,
-  LLEN = 2, LINDEX = 3, LRANGE = 4, RPUSH = -3, LSET = 4, LTRIM = 4,
+  LLEN = 2, LINDEX = 3, LRANGE = 4, LPUSH = -3, RPUSH = -3, LSET = 4, LTRIM = 4,
   ZCARD = 2, ZSCORE = 3, ZADD = -4, ZREM = -3, ZRANGE = -4, ZRANGEBYSCORE = -4, ZCOUNT = 4, ZPOPMIN = -2,
 }
 
@@ -43,6 +43,7 @@ end
 local environment = {
   redis = redis, tonumber = tonumber, tostring = tostring, type = type, pairs = pairs, ipairs = ipairs, next = next,
   unpack = unpack, select = select, pcall = pcall, string = string, table = table, math = math,
+  setmetatable = setmetatable,
 }
 setmetatable(environment, {
   __index = function(_, name)

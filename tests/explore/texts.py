@@ -76,7 +76,10 @@ def kind_of(text: bytes) -> str:
     return {b"h": "hash", b"z": "zset", b"l": "list", b"s": "string"}[text[:1]]
 
 
-EMPTY_LOG = text_of("list", b'{"late":0,"dropped":0,"late_calls":[]}', b"-")
+LOG_HEAD = b'{"late":'
+"""How a log begins that counts late calls."""
+
+EMPTY_LOG = text_of("list", b"-")
 """The evidence of a task to which nothing has happened."""
 
 

@@ -16,6 +16,7 @@ from .texts import (
     EMPTY_LOG,
     EVIDENCE,
     INDEXES,
+    LOG_HEAD,
     SIGNAL,
     TASK,
     WAKE,
@@ -125,7 +126,8 @@ class World:
             if not text:
                 texts.pop(key, None)
             elif key.startswith(EVIDENCE):
-                texts[key] = text_of("list", items(text)[0], b"-", ttl=expiry(text))
+                heads = [line for line in items(text)[:1] if line.startswith(LOG_HEAD)]
+                texts[key] = text_of("list", *heads, b"-", ttl=expiry(text))
             else:
                 texts[key] = text
         for task in outcome.stored:
