@@ -47,7 +47,8 @@ end
 
 local reply = { 'ok', int(now), '4' }
 for first = 2, #ARGV, WIDTH do
-  add_four(reply, conclude(unpack(ARGV, first, first + WIDTH - 1)))
+  add_four(reply, conclude(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], ARGV[first + 4],
+    ARGV[first + 5], ARGV[first + 6], ARGV[first + 7]))
 end
 commit()
 return finish(reply, durable)

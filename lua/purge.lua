@@ -23,7 +23,7 @@ local by = ARGV[7]
 local reason = ARGV[8]
 
 local function forget_evidence(id)
-  local key = log_of(id).key
+  local key = prefix .. 'evidence:' .. id
   if redis.call('EXISTS', key) == 0 then
     return
   elseif evidence_ms == 0 then

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redislease import effect_records, limits, validation
-from redislease.commands.replies import text
 from redislease.errors import ServerError
 
 Event = dict[str, Any]
@@ -54,12 +53,16 @@ def of_task(stored: Iterable[bytes], effects: Mapping[bytes, bytes]) -> list[Eve
             events.append(event)
     for key, record in effects.items():
         if record.startswith(b"open "):
-            _put_where_it_happened(events, _intent(text(key), record))
+            _put_where_it_happened(events, _intent(_text(key), record))
     return events
 
 
 def _unreadable(stored: bytes) -> Event:
-    return {"event": "unreadable", "at": None, "line": validation.cut(text(stored), limits.VALUE_BYTES)}
+    return {"event": "unreadable", "at": None, "line": validation.cut(_text(stored), limits.VALUE_BYTES)}
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")
 
 
 def _is_time(value: Any) -> bool:

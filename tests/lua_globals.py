@@ -9,7 +9,7 @@ import lupa.lua51
 GETGLOBAL, SETGLOBAL = 5, 7
 REDIS_GLOBALS = {
     *("redis", "KEYS", "ARGV", "tonumber", "tostring", "type", "pairs", "ipairs", "next", "unpack", "select"),
-    *("string", "table", "math"),
+    *("setmetatable", "string", "table", "math"),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import redislease
-from redislease.scripts import shipped
+from redislease.scripts import parse_header, shipped
 
 PACKAGE = Path(redislease.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -31,7 +31,7 @@ LAYERS = (
     {"connection"},
     {"commands"},
     {"scripts", "keys", "policy_table"},
-    {"models", "handle", "backoff", "effect_records"},
+    {"models", "handle", "backoff", "effect_records", "timeline"},
     {"redaction"},
     {"validation", "limits", "encoding", "ids", "errors", "local_clock", "moments"},
 )
@@ -182,16 +182,24 @@ def test_only_the_clock_reads_the_time() -> None:
     assert not lua_lines(r"'TIME'", but_for="clock.lua")
 
 
+def writing_lines(path: Path) -> Iterator[str]:
+    """The lines that send a writing command, each behind the name of the file and of its function."""
+    function = ""
+    for number, line in code_of(path):
+        if defined := re.match(r"local function (\w+)", line):
+            function = defined[1]
+        for call in CALL.finditer(line):
+            if call["first"].strip("'") not in READING_COMMANDS and f"{path.name}: {call['first']}" not in PASSED_ON:
+                yield f"{path.name} {function}:{number}: {line.strip()}"
+
+
 def test_only_plan_lua_writes() -> None:
-    writing = [
-        f"{path.name}:{number}: {line.strip()}"
-        for path in LUA_FILES
-        if path.name != "plan.lua"
-        for number, line in code_of(path)
-        for call in CALL.finditer(line)
-        if call["first"].strip("'") not in READING_COMMANDS and f"{path.name}: {call['first']}" not in PASSED_ON
-    ]
-    assert not writing, "plan it with write(), put(), enter() ..., or it happens before all reads are done"
+    """And what `commit` calls of `evidence.lua`: functions that are called `write_…` and not exported."""
+    writing = [line for path in LUA_FILES if path.name != "plan.lua" for line in writing_lines(path)]
+    others = [line for line in writing if not line.startswith("evidence.lua write_")]
+    assert not others, "plan it with write(), put(), enter() ..., or it happens before all reads are done"
+    evidence = next(path for path in LUA_FILES if path.name == "evidence.lua").read_text(encoding="utf-8")
+    assert not [name for name in parse_header(evidence).exports if name.startswith("write_")]
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,31 @@
 -- Uses     queue plan json
--- Exports  log_of evidence_line note note_late
+-- Exports  evidence_line note note_late
 --
 -- The evidence of a task: a list of JSON lines. Once there were late calls or lines beyond the budget, a head stands
 -- before them with their counts and with which late calls were noted; it is written anew when one of them changes.
 -- Nothing that was written is trimmed away: beyond its budget a kind of line only moves a counter.
 --
--- Most logs are only added to, so their length is learned from adding: the lines of one call go in one RPUSH.
+-- Most logs are only added to, so their length is learned from adding.
 
 local logs = {}
 local allowed = false
 
 -- Reads a log, once per call: whoever may not touch evidence learns it before anything was written.
-local function check_access(key)
+local function key_of(id)
+  local key = prefix .. 'evidence:' .. id
   if not allowed then
     allowed = true
     read_or_nil('LLEN', key)
   end
+  return key
 end
 
-local function log_of(id)
-  local log = logs[id]
+-- A log of which the head is read or changed.
+local function log_of(key)
+  local log = logs[key]
   if not log then
-    local key = prefix .. 'evidence:' .. id
-    check_access(key)
-    log = { key = key, lines = false, late_lines = false, head = false }
-    logs[id] = log
+    log = { key = key, late_lines = false, head = false }
+    logs[key] = log
   end
   return log
 end
@@ -41,7 +42,7 @@ local function read_head(log)
     local stored = first and string.find(first, '{"late":', 1, true) == 1
     local text = stored and first or NO_HEAD
     log.head = {
-      stored = stored, changed = false,
+      stored = stored,
       late = tonumber(string.match(text, '"late":(%d+)') or '0'),
       dropped = tonumber(string.match(text, '"dropped":(%d+)') or '0'),
       pairs = string.match(text, '"late_calls":%[(.*)%]}$') or '',
@@ -59,51 +60,35 @@ local function write_head(log)
     redis.call('LPUSH', log.key, text)
     head.stored = true
   end
-  head.changed = false
 end
 
--- Takes back what went beyond the budget, which lines of late calls do not count towards.
-local function take_back(log, length, added)
+-- Takes back a line that went beyond the budget, which lines of late calls do not count towards.
+local function write_within_budget(key, length)
+  local log = log_of(key)
   local head = read_head(log)
-  local beyond = length - (head.stored and 1 or 0) - head.late - LIMIT.structural_lines
-  if beyond > 0 then
-    local dropped = math.min(beyond, added)
-    redis.call('LTRIM', log.key, 0, -1 - dropped)
-    head.dropped = head.dropped + dropped
-    head.changed = true
-  end
-end
-
-local function push_within_budget(log, lines)
-  local length = read_or_nil('RPUSH', log.key, unpack(lines))
-  if length and length > LIMIT.structural_lines then
-    take_back(log, length, #lines)
-  end
-end
-
-local function write_log(log)
-  local lines, late_lines = log.lines, log.late_lines
-  log.lines, log.late_lines = false, false
-  if late_lines then
-    redis.call('RPUSH', log.key, unpack(late_lines))
-  end
-  if lines and #lines <= LIMIT.unpack then
-    push_within_budget(log, lines)
-  elseif lines then
-    for first = 1, #lines, LIMIT.unpack do
-      push_within_budget(log, { unpack(lines, first, math.min(first + LIMIT.unpack - 1, #lines)) })
-    end
-  end
-  if log.head and log.head.changed then
+  if length - (head.stored and 1 or 0) - head.late > LIMIT.structural_lines then
+    redis.call('LTRIM', key, 0, -2)
+    head.dropped = head.dropped + 1
     write_head(log)
   end
 end
 
-plan.write_log = write_log
+local function write_late_lines(log)
+  redis.call('RPUSH', log.key, unpack(log.late_lines))
+  log.late_lines = false
+  write_head(log)
+end
 
-local function plan_log(log)
-  if not log.lines and not log.late_lines then
-    plan.logs[#plan.logs + 1] = log
+-- A log of the wrong type costs its lines, not the task; any other error is raised.
+local function write_notes(notes)
+  for position = 1, #notes, 2 do
+    local key = notes[position]
+    local length = redis.pcall('RPUSH', key, notes[position + 1])
+    if type(length) ~= 'number' then
+      read_or_nil('RPUSH', key, notes[position + 1])
+    elseif length > LIMIT.structural_lines then
+      write_within_budget(key, length)
+    end
   end
 end
 
@@ -121,18 +106,15 @@ end
 
 -- What belongs to the life of the task: leases, decisions, effects.
 local function note(id, line)
-  local log = log_of(id)
-  plan_log(log)
-  if log.lines then
-    log.lines[#log.lines + 1] = line
-  else
-    log.lines = { line }
-  end
+  local notes = plan.notes
+  local size = #notes
+  notes[size + 1] = key_of(id)
+  notes[size + 2] = line
 end
 
 -- A refused call that would have changed something, once for each token and verb.
 local function note_late(id, event, token, verb, ...)
-  local log = log_of(id)
+  local log = log_of(key_of(id))
   local head = read_head(log)
   if not head then
     return
@@ -143,8 +125,12 @@ local function note_late(id, event, token, verb, ...)
   end
   head.late = head.late + 1
   head.pairs = head.pairs == '' and call or head.pairs .. ',' .. call
-  head.changed = true
-  plan_log(log)
-  log.late_lines = log.late_lines or {}
+  if not log.late_lines then
+    log.late_lines = {}
+    plan.logs[#plan.logs + 1] = log
+  end
   log.late_lines[#log.late_lines + 1] = evidence_line(event, 'verb', json_string(verb), 'token', json_string(token), ...)
 end
+
+plan.write_late_lines = write_late_lines
+plan.write_notes = write_notes

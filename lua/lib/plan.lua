@@ -13,7 +13,7 @@ local SIZE_OF = { zset = 'ZCARD', hash = 'HLEN', list = 'LLEN', string = 'STRLEN
 
 local function plan_nothing()
   plan.tasks, plan.sets, plan.leaves, plan.enters, plan.fills = {}, {}, {}, {}, {}
-  plan.commands, plan.counts, plan.logs = {}, {}, {}
+  plan.commands, plan.counts, plan.logs, plan.notes = {}, {}, {}, {}
 end
 
 plan_nothing()
@@ -131,8 +131,8 @@ local function commit_task(task)
 end
 
 local function nothing_planned()
-  return #plan.tasks == 0 and #plan.commands == 0 and #plan.logs == 0 and next(plan.leaves) == nil and next(plan.enters) == nil
-    and next(plan.fills) == nil and next(plan.sets) == nil and next(plan.counts) == nil
+  return #plan.tasks == 0 and #plan.commands == 0 and #plan.logs == 0 and #plan.notes == 0 and next(plan.leaves) == nil
+    and next(plan.enters) == nil and next(plan.fills) == nil and next(plan.sets) == nil and next(plan.counts) == nil
     and fence == stored_fence and sequence == stored_sequence
 end
 
@@ -163,7 +163,10 @@ local function commit(creating)
     redis.call(unpack(command))
   end
   for _, log in ipairs(plan.logs) do
-    plan.write_log(log)
+    plan.write_late_lines(log)
+  end
+  if #plan.notes > 0 then
+    plan.write_notes(plan.notes)
   end
   for counter, amount in pairs(plan.counts) do
     redis.call('HINCRBY', KEYS[1], counter, amount)

@@ -163,12 +163,14 @@ local function drop(task, field)
 end
 
 local function number_of(task, field)
-  return tonumber(task.fields[field] or DEFAULT[field] or '0')
+  local value = task.fields[field]
+  return value and tonumber(value) or DEFAULT[field] or 0
 end
 
 -- Counts up to what a double holds exactly; beyond that a counter stands still.
 local function counted_up(task, field, amount)
-  return math.min(number_of(task, field) + (amount or 1), LIMIT.integer)
+  local value = number_of(task, field) + (amount or 1)
+  return value < LIMIT.integer and value or LIMIT.integer
 end
 
 local function increase(task, field, amount)

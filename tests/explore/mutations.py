@@ -148,11 +148,11 @@ MUTATIONS = (
         EFFECTS,
     ),
     Mutation("a try that was given up is begun again", "intent.lua", " or is_spent(record, call)", "", EFFECTS),
-    Mutation("an intent is not counted", "intent.lua", "    increase(task, 'open_effects')\n", "", EFFECTS),
+    Mutation("an intent is not counted", "lib/effects.lua", "    increase(task, 'open_effects')\n", "", EFFECTS),
     Mutation("an outcome is not counted", "lib/effects.lua", "  close_one(task)\n", "", EFFECTS),
     Mutation(
-        "testimony closes an effect", "outcome.lua", "        testify(known, key, record, verdict, outcome)",
-        "        record_outcome(known, key, record, verdict, outcome)", EFFECTS,
+        "testimony closes an effect", "outcome.lua", "    testify(known, key, record, verdict, outcome)",
+        "    close_effect(known, key, record, verdict, outcome)", EFFECTS,
     ),
     Mutation(
         "a wrong reason", "lib/guard.lua", "  elseif names_me then\n    return ended_verb",
