@@ -6,56 +6,19 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from program import one_server
-from proxy import LOSE, SWALLOW, TEAR, TWICE, Proxy
+from proxy import LOSE, SWALLOW, TEAR, TWICE
 from servers import Engine, wait_until
 from sharing import Crowd, Link, one_intent_each
-from working import Running, assert_whole, elapsed_s, statuses, wait_status, working
+from working import Running, elapsed_s, statuses, wait_status, working
 
 from redislease import AsyncLease, EffectReused, LeaseLost, NotAllowedNow, NotReplicated, Queue, ServerError
 from redislease.commands.call import Call
-from redislease.scripts import shipped
 from redislease.worker.errand import ALONE, Errand, Shared
 
 HANDLERS = 50
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
-
-
-@pytest.fixture
-def link(server: Engine) -> Iterator[Link]:
-    """A proxy in front of the server."""
-    assert server.server
-    with server.sync_client() as client:
-        for name in shipped().names():
-            client.script_load(shipped()[name].source)
-    proxy = Proxy(server.server.socket_path)
-    yield Link(proxy)
-    proxy.close()
-
-
-@pytest.fixture
-def linked(link: Link, queue: Queue) -> Iterator[Queue]:
-    """The same queue behind the proxy, for the worker."""
-    with Queue(queue.name, redis_url=link.proxy.url) as opened:
-        yield opened
 
 
 def test_fifty_handlers_share_their_calls(link: Link, linked: Queue, queue: Queue) -> None:

@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from program import one_server
-from proxy import Proxy
-from servers import Engine, wait_until
+from servers import wait_until
 from sharing import Crowd, Link
-from working import assert_whole, elapsed_s, statuses, wait_status, working
+from working import elapsed_s, statuses, wait_status, working
 
 from redislease import AsyncLease, LeaseLost, Queue
-from redislease.scripts import shipped
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
-
-
-@pytest.fixture
-def link(server: Engine) -> Iterator[Link]:
-    """A proxy in front of the server."""
-    assert server.server
-    with server.sync_client() as client:
-        for name in shipped().names():
-            client.script_load(shipped()[name].source)
-    proxy = Proxy(server.server.socket_path)
-    yield Link(proxy)
-    proxy.close()
-
-
-@pytest.fixture
-def linked(link: Link, queue: Queue) -> Iterator[Queue]:
-    """The same queue behind the proxy, for the worker."""
-    with Queue(queue.name, redis_url=link.proxy.url) as opened:
-        yield opened
 
 
 def test_ten_thousand_reports_a_second(link: Link, linked: Queue, queue: Queue) -> None:
