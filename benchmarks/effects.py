@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import redis
+
 from benchmarks import work
-from benchmarks.counting import counting_client, measured
+from benchmarks.counting import Cost, counting_client, measured
 from benchmarks.report import show
 from benchmarks.server import BenchmarkServer, arguments, timed_s
 from benchmarks.throughput import sets_per_s
@@ -107,22 +109,27 @@ WAYS: dict[str, tuple[Callable[[Queue, int], None], int]] = {
 }
 
 
+def cost_of(queue: Queue, client: redis.Redis, batch: int, amount: int) -> Cost:
+    """What intent and outcome of so many effects cost, without claim and completion."""
+    work.fill(queue, amount + 1)
+    leases = queue.claim(1_000)
+    one_effect(leases.pop())
+    with measured(client) as cost:
+        for first in range(0, amount, batch):
+            if batch == 1:
+                one_effect(leases[first])
+            else:
+                effects_in_two_calls(queue, leases[first : first + batch])
+    return cost
+
+
 def cost_of_effects(server: BenchmarkServer, amount: int) -> list[dict[str, Any]]:
-    """What intent and outcome alone cost, without claim and completion."""
+    """The cost of one effect, by itself and among others."""
     rows = []
     with server.client() as client:
         for way, batch in (("one by one", 1), ("100 per call", 100)):
             client.flushall()
-            queue = server.queue(client=counting_client(server.socket_path))
-            work.fill(queue, amount + 1)
-            leases = queue.claim(1_000)
-            one_effect(leases.pop())
-            with measured(client) as cost:
-                for first in range(0, amount, batch):
-                    if batch == 1:
-                        one_effect(leases[first])
-                    else:
-                        effects_in_two_calls(queue, leases[first : first + batch])
+            cost = cost_of(server.queue(client=counting_client(server.socket_path)), client, batch, amount)
             rows.append(
                 {
                     "one effect": way,

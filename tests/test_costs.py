@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from servers import Engine, ServerProcess
 
+from benchmarks import effects
 from benchmarks.counting import counting_client, measured
 from benchmarks.memory import bytes_per_task
 from benchmarks.round_trips import cost_of, warm_up
@@ -22,10 +23,10 @@ BOUNDS = {
     # way of benchmarks/round_trips.py: round trips, commands inside scripts, for each task
     "enqueue one by one": (1.0, 11.0),
     "enqueue 500 per call": (0.002, 2.1),
-    "claim, complete one by one": (2.0, 33.0),
-    "complete + next claim one by one": (1.001, 29.1),
-    "claim 100, complete 100": (0.02, 7.4),
-    "complete 100 + next claim 100": (0.011, 7.3),
+    "claim, complete one by one": (2.0, 32.1),
+    "complete + next claim one by one": (1.001, 28.1),
+    "claim 100, complete 100": (0.02, 6.3),
+    "complete 100 + next claim 100": (0.011, 6.3),
     "claim 1000, renew 100 per call": (0.011, 4.2),
 }
 
@@ -52,6 +53,15 @@ def test_a_task_costs_no_more_than_this(server: ServerProcess, way: str, bounds:
     assert cost.round_trips / TASKS <= round_trips
     # A run of several seconds notes every five seconds that its worker is alive: two commands more.
     assert round(cost.inner_commands / TASKS, 1) <= commands, cost.commands
+
+
+@pytest.mark.parametrize(("batch", "commands"), [(1, 15.0), (100, 9.1)])
+def test_an_effect_costs_no_more_than_this(server: ServerProcess, batch: int, commands: float) -> None:
+    with server.sync_client() as client, counting_client(server.socket_path) as counted:
+        client.flushall()
+        cost = effects.cost_of(Queue("orders", client=counted), client, batch, 900)
+    assert cost.round_trips == cost.calls == 2 * 900 / batch
+    assert round(cost.inner_commands / 900, 1) <= commands, cost.commands
 
 
 def test_completing_a_batch_and_claiming_the_next_is_one_round_trip(server: ServerProcess) -> None:
