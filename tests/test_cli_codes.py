@@ -164,7 +164,7 @@ def test_4_nothing_there(cli: CommandLine) -> None:
     cli.expect(4, "claim")
     cli.expect(4, "claim", "--owner", "nobody-7")
     for verb in ("show", "why", "evidence", "cancel", "revoke", "requeue"):
-        assert "there is no task" in cli.expect(4, verb, "unknown-id").err.lower()
+        assert "there is no task unknown-id in queue" in cli.expect(4, verb, "unknown-id").err
     cli.expect(4, "reconcile", "resolve", "unknown-id", "dead")
     cli.expect(4, "reconcile", "show", "unknown-id")
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from redislease import validation
 from redislease.commands import inspect, operate
+from redislease.commands.call import Call
 from redislease.effect_records import Kept
-from redislease.errors import InvalidInput
-from redislease.flow import Flow, Run, run
+from redislease.errors import InvalidInput, TaskUnknown
+from redislease.flow import Flow, Run
 from redislease.flows import looking
 from redislease.flows.context import QueueContext
 from redislease.models import Decided, Done, Paused, Stats, Task
@@ -23,23 +24,30 @@ def _token(context: QueueContext, task_id: str, token: int | None) -> Flow[int |
     return task.fencing_token
 
 
+def _decide(context: QueueContext, call: Call[Decided]) -> Flow[Decided]:
+    """Carries a decision out; a task that is not there is named with its queue."""
+    try:
+        decided: Decided = yield Run(call)
+    except TaskUnknown as unknown:
+        raise TaskUnknown(f"{unknown} in queue {context.name}", task_id=unknown.task_id) from None
+    return decided
+
+
 def cancel(context: QueueContext, task_id: str, *, by: str, reason: str) -> Flow[Decided]:
     """Cancels a live task."""
-    return run(operate.cancel(task_id, by=by, reason=reason))
+    return _decide(context, operate.cancel(task_id, by=by, reason=reason))
 
 
 def revoke(context: QueueContext, task_id: str, token: int | None, *, by: str, reason: str) -> Flow[Decided]:
     """Takes a lease away."""
     seen = yield from _token(context, task_id, token)
-    decided: Decided = yield Run(operate.revoke(task_id, seen, by=by, reason=reason))
-    return decided
+    return (yield from _decide(context, operate.revoke(task_id, seen, by=by, reason=reason)))
 
 
 def requeue(context: QueueContext, task_id: str, token: int | None, *, by: str, reason: str) -> Flow[Decided]:
     """Makes a dead task ready again."""
     seen = yield from _token(context, task_id, token)
-    decided: Decided = yield Run(operate.requeue(task_id, seen, by=by, reason=reason))
-    return decided
+    return (yield from _decide(context, operate.requeue(task_id, seen, by=by, reason=reason)))
 
 
 def resolve(
@@ -61,8 +69,7 @@ def resolve(
         testimony: dict[str, Kept] = yield from looking.testimony(context, task_id)
         found = {**testimony, **found}
     call = operate.resolve(task_id, decision, seen, by=by, reason=reason, effects=found, result=result)
-    decided: Decided = yield Run(call)
-    return decided
+    return (yield from _decide(context, call))
 
 
 def pause(context: QueueContext, level: str, *, by: str, reason: str) -> Flow[Paused]:
