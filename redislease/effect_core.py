@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from redislease import ids
+from redislease import encoding, ids
 from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
 from redislease.effect_records import receiver_key
 from redislease.errors import (
@@ -169,7 +169,7 @@ class EffectCore:
 
     def _round_trip(self, value: Any) -> Any:
         """The recorded outcome as a later attempt will read it, so that its type never depends on the attempt."""
-        kept = json.loads(self._stored)
+        kept = encoding.read_back(self._stored)
         return kept.get("value", value)
 
     def _typed(self, value: Any, returns: type[R] | None) -> Any:
