@@ -84,7 +84,7 @@ def complete(completions: Sequence[Completion], claim: NextClaim | None = None) 
 
     The claim may be refused while the completions stand, so its error is answered and not raised.
     """
-    batch([one.handle for one in completions], limits.SETTLE_BATCH)
+    batch(len(completions), limits.SETTLE_BATCH)
     rows = [(*held(one.handle), one.result, one.result_ref) for one in completions]
     wanted = claim_args("", 0, 0, "ready", False)
     if claim is not None:
@@ -118,7 +118,7 @@ def _parse_returned(reply: Reply) -> list[Settled | Lost]:
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
     """Ends up to 500 leases as failed. Script: `fail`."""
-    batch([one.handle for one in failures], limits.SETTLE_BATCH)
+    batch(len(failures), limits.SETTLE_BATCH)
     rows = []
     for one in failures:
         error = validation.error_text(one.error)
@@ -139,7 +139,7 @@ def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
 
 def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
     """Gives up to 500 leases back. Script: `release`."""
-    batch([one.handle for one in returns], limits.SETTLE_BATCH)
+    batch(len(returns), limits.SETTLE_BATCH)
     rows = [
         (
             *held(one.handle),

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import Any
 
 from redislease import limits
@@ -92,7 +93,7 @@ class Shared:
 def joined(calls: Sequence[Call[Any]]) -> Call[Any]:
     """One call for several of the same script, each about one lease; it answers a list, one for each."""
     first = calls[0]
-    args = [arg for call in calls for arg in call.args]
+    args = list(chain.from_iterable(call.args for call in calls))
     return Call(first.script, args, first.parse, first.confirm, answers=len(calls))
 
 
