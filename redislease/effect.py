@@ -21,8 +21,7 @@ class Effect(EffectCore):
         self._drive = lease._queue._drive
 
     def __enter__(self) -> Self:
-        self._drive(self._begin())
-        return self
+        return self._drive(self._begin())
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

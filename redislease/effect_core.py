@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -120,7 +120,7 @@ class EffectCore:
         if answer.word == "done":
             raise EffectAlreadyDone(effect=self.key, generation=answer.generation, at_ms=answer.at)
 
-    def _begin(self) -> Flow[None]:
+    def _begin(self) -> Flow[Self]:
         if self._answer is not None:
             raise EffectError("an effect is begun once; make another for another call", effect=self.key)
         lease = self._lease
@@ -138,6 +138,7 @@ class EffectCore:
         except (ServerUnavailable, ServerLoading, ServerReadOnly) as trouble:
             lease._trouble = trouble
             raise
+        return self
 
     def _close(self, verdict: str, outcome: bytes) -> Flow[None]:
         self._not_done_yet()

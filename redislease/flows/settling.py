@@ -25,15 +25,16 @@ def patience_s(remaining_s: float) -> float:
 
 def until_confirmed(call: Call[T], remaining_s: float) -> Flow[T]:
     """Runs a call; one that no replica confirmed is repeated while the lease would have lived."""
-    deadline_s = local_clock.elapsed_s() + patience_s(remaining_s)
+    left_s = patience_s(remaining_s)
+    deadline_s = local_clock.elapsed_s() + left_s
     unconfirmed: NotReplicated | None = None
     while True:
-        left_s = deadline_s - local_clock.elapsed_s()
         try:
-            answer: T = yield Run(call, max(left_s, 0.0))
+            answer: T = yield Run(call, left_s)
         except NotReplicated as problem:
             unconfirmed = problem
-            if local_clock.elapsed_s() >= deadline_s:
+            left_s = deadline_s - local_clock.elapsed_s()
+            if left_s <= 0:
                 raise
         except ServerUnavailable:
             # The end of the time cut the last attempt short; that the write was made says more.
