@@ -143,7 +143,7 @@ class Script:
             ConfigurationError: A name is missing or not in the header, or a group has the wrong length.
         """
         try:
-            args = [named.pop(name) for name in self.singles]
+            args = [named.pop(name) for name in self.singles] if self.singles else []
         except KeyError as missing:
             raise ConfigurationError(f"{self.name}: no value for {missing}") from None
         if named:
