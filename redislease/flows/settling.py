@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def patience_s(remaining_s: float) -> float:
     """How long a call about a lease is repeated: while the lease lives, at most 30 s, and once in any case."""
-    return min(max(remaining_s, 1.0), limits.RETRY_FOR_S)
+    return 1.0 if remaining_s < 1.0 else min(remaining_s, limits.RETRY_FOR_S)
 
 
 def until_confirmed(call: Call[T], remaining_s: float) -> Flow[T]:
