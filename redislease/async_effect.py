@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,13 +16,10 @@ if TYPE_CHECKING:
 class AsyncEffect(EffectCore):
     """One effect of a task on the outside world, from `AsyncLease.effect`."""
 
-    def __init__(self, lease: AsyncLease, name: str, key: str | None, request: Any) -> None:
-        super().__init__(lease, name, key, request)
-        self._drive = lease._queue._drive
+    _lease: AsyncLease
 
-    async def __aenter__(self) -> Self:
-        await self._drive(self._begin())
-        return self
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._lease._queue._drive(self._begin())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
@@ -34,18 +30,8 @@ class AsyncEffect(EffectCore):
 
     async def record(self, outcome: Any = None) -> None:
         """As `Effect.record`. Script: `outcome`."""
-        await self._drive(self._record(outcome))
+        await self._lease._queue._drive(self._record(outcome))
 
     async def not_done(self, reason: str = "") -> None:
         """As `Effect.not_done`. Script: `outcome`."""
-        await self._drive(self._not_done(reason))
-
-    async def _run(self, action: Callable[[Self], Any], returns: Any) -> Any:
-        async with self:
-            if self.done:
-                return self._typed(self.outcome, returns)
-            outcome = action(self)
-            if inspect.isawaitable(outcome):
-                outcome = await outcome
-            await self.record(outcome)
-        return self._typed(self._round_trip(outcome), returns)
+        await self._lease._queue._drive(self._not_done(reason))

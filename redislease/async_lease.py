@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -66,4 +67,11 @@ class AsyncLease(LeaseCore):
         returns: Any = None,
     ) -> Any:
         """As `Lease.run_effect`; the action may be a coroutine function. Scripts: `intent`, `outcome`."""
-        return await self.effect(name, key=key, request=request)._run(action, returns)
+        async with self.effect(name, key=key, request=request) as effect:
+            if effect.done:
+                return effect._typed(effect.outcome, returns)
+            outcome = action(effect)
+            if inspect.isawaitable(outcome):
+                outcome = await outcome
+            await self._queue._drive(effect._record(outcome))
+        return effect._typed(effect._round_trip(outcome), returns)

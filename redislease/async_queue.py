@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self, TypeVar, Unpack
 
@@ -76,8 +76,8 @@ class AsyncQueue(AsyncQueueOperations, QueueCore):
             retry_for_s=retry_for_s,
         )
 
-    async def _drive(self, flow: Flow[T]) -> T:
-        return await adrive(flow, self._transport)
+    def _drive(self, flow: Flow[T]) -> Coroutine[Any, Any, T]:
+        return adrive(flow, self._transport)
 
     def _as_sync(self) -> Queue:
         with self._sync_lock:

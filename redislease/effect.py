@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,13 +15,10 @@ if TYPE_CHECKING:
 class Effect(EffectCore):
     """One effect of a task on the outside world, from `Lease.effect`."""
 
-    def __init__(self, lease: Lease, name: str, key: str | None, request: Any) -> None:
-        super().__init__(lease, name, key, request)
-        self._drive = lease._queue._drive
+    _lease: Lease
 
     def __enter__(self) -> Self:
-        self._drive(self._begin())
-        return self
+        return self._lease._queue._drive(self._begin())
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
@@ -38,7 +34,7 @@ class Effect(EffectCore):
             LeaseLost: The lease is not held any more; the outcome was kept as testimony.
             EffectAlreadyDone: An earlier attempt has done it.
         """
-        self._drive(self._record(outcome))
+        self._lease._queue._drive(self._record(outcome))
 
     def not_done(self, reason: str = "") -> None:
         """It certainly did not happen; it may be tried again. Script: `outcome`.
@@ -47,12 +43,4 @@ class Effect(EffectCore):
             LeaseLost: The lease is not held any more.
             EffectAlreadyDone: An earlier attempt has done it.
         """
-        self._drive(self._not_done(reason))
-
-    def _run(self, action: Callable[[Self], Any], returns: Any) -> Any:
-        with self:
-            if self.done:
-                return self._typed(self.outcome, returns)
-            outcome = action(self)
-            self.record(outcome)
-        return self._typed(self._round_trip(outcome), returns)
+        self._lease._queue._drive(self._not_done(reason))

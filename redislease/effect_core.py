@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from redislease import ids
+from redislease import encoding, ids
+from redislease.commands import effects
 from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
 from redislease.effect_records import receiver_key
 from redislease.errors import (
@@ -26,6 +27,7 @@ from redislease.errors import (
 )
 from redislease.flow import Flow
 from redislease.flows import effecting
+from redislease.flows.settling import until_confirmed
 from redislease.lease_core import LeaseCore
 
 R = TypeVar("R")
@@ -120,31 +122,35 @@ class EffectCore:
         if answer.word == "done":
             raise EffectAlreadyDone(effect=self.key, generation=answer.generation, at_ms=answer.at)
 
-    def _begin(self) -> Flow[None]:
+    def _begin(self) -> Flow[Self]:
         if self._answer is not None:
             raise EffectError("an effect is begun once; make another for another call", effect=self.key)
         lease = self._lease
         lease._own_process()
         one = Intent(lease._handle, self.key, self._nonce, self.name, self._digest)
         try:
-            self._answer = yield from effecting.begin(one, lease._patience_s(), lease.note_loss)
+            (answer,) = yield from until_confirmed(effects.intent([one]), lease._patience_s())
         except NotReplicated as trouble:
             # Nobody will act on this intent: it must not stay open as a question.
             never_left = Verdict(lease._handle, self.key, self._nonce, "not_done", b'"not replicated"')
             with suppress(RedisLeaseError):
-                yield from effecting.close(never_left, 0.0, lease.note_loss)
+                (heard,) = yield from until_confirmed(effects.outcome([never_left]), 0.0)
+                effecting.note_recorded(never_left, heard, lease.note_loss)
             lease._trouble = trouble
             raise
         except (ServerUnavailable, ServerLoading, ServerReadOnly) as trouble:
             lease._trouble = trouble
             raise
+        self._answer = effecting.granted(one, answer, lease.note_loss)
+        return self
 
     def _close(self, verdict: str, outcome: bytes) -> Flow[None]:
         self._not_done_yet()
         lease = self._lease
         lease._own_process()
         one = Verdict(lease._handle, self.key, self._nonce, verdict, outcome)
-        yield from effecting.close(one, lease._patience_s(), lease.note_loss)
+        (answer,) = yield from until_confirmed(effects.outcome([one]), lease._patience_s())
+        effecting.note_recorded(one, answer, lease.note_loss)
         self._closed = True
 
     def _record(self, outcome: Any) -> Flow[None]:
@@ -169,7 +175,7 @@ class EffectCore:
 
     def _round_trip(self, value: Any) -> Any:
         """The recorded outcome as a later attempt will read it, so that its type never depends on the attempt."""
-        kept = json.loads(self._stored)
+        kept = encoding.read_back(self._stored)
         return kept.get("value", value)
 
     def _typed(self, value: Any, returns: type[R] | None) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,14 +15,32 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from redislease import limits, validation
 from redislease.errors import PayloadInvalid
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_ORDERING = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+_AS_THEY_ARE = frozenset({type(None), bool, str, int})
+
+
+def _writer(*, sort_keys: bool) -> Callable[[Any], str]:
+    """Writes what `_plain` answers. `JSONEncoder.encode` makes a C encoder each time; this makes it once."""
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    make, text = getattr(json.encoder, "c_make_encoder", None), json.encoder.encode_basestring
+    if make is None:
+        return encoder.encode
+    # Without markers: what `_plain` answers is a tree, so that nothing needs to look for circles.
+    parts = make(None, encoder.default, text, None, ":", ",", sort_keys, False, False)
+    return lambda plain: "".join(parts(plain, 0))
+
+
+_write = _writer(sort_keys=False)
+_write_in_order = _writer(sort_keys=True)
+_READER = json.JSONDecoder()
 
 
 def _plain(value: Any, path: str) -> Any:
     """The value made of plain JSON types; refuses what JSON would change."""
-    if value is None or value is True or value is False or type(value) is str or type(value) is int:
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
         return value
+    if kind is dict:  # as most are, and what follows costs more than writing it
+        return _plain_object(value, path)
     if isinstance(value, enum.Enum):
         return _plain(value.value, path)
     if isinstance(value, float):
@@ -34,16 +52,22 @@ def _plain(value: Any, path: str) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), f"{path}.{f.name}") for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
-        return {str(key): _plain(item, f"{path}.{key}") for key, item in value.items()}
+        return _plain_object(value, path)
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, f"{path}[{position}]") for position, item in enumerate(value)]
     try:
         return to_jsonable_python(value)
     except (PydanticSerializationError, ValueError, TypeError) as problem:
         raise PayloadInvalid(f"{path} cannot be written as JSON: {type(value).__name__}") from problem
+
+
+def _plain_object(value: Mapping[Any, Any], path: str) -> dict[str, Any]:
+    for key in value:
+        if not isinstance(key, str):
+            raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
+    return {
+        str(key): item if type(item) in _AS_THEY_ARE else _plain(item, f"{path}.{key}") for key, item in value.items()
+    }
 
 
 def to_json(value: Any, what: str, *, max_bytes: int, in_order: bool = False) -> bytes:
@@ -62,7 +86,7 @@ def to_json(value: Any, what: str, *, max_bytes: int, in_order: bool = False) ->
     """
     try:
         plain = _plain(value, what)
-        encoded = (_ORDERING if in_order else _ENCODER).encode(plain).encode()
+        encoded = (_write_in_order if in_order else _write)(plain).encode()
     except RecursionError:
         raise PayloadInvalid(f"{what} is nested too deeply") from None
     except UnicodeEncodeError:
@@ -101,6 +125,11 @@ def payload_from_json(stored: bytes) -> dict[str, Any]:
 def result_to_json(value: Any) -> bytes:
     """A result: any JSON value. None is stored as nothing at all."""
     return b"" if value is None else to_json(value, "result", max_bytes=limits.RESULT_BYTES)
+
+
+def read_back(encoded: bytes) -> Any:
+    """What `to_json` has written, as anybody else will read it."""
+    return _READER.raw_decode(encoded.decode())[0]
 
 
 def from_json(stored: bytes, what: str) -> Any:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redislease.commands.call import Call
 from redislease.connection.async_transport import AsyncTransport
@@ -21,8 +21,7 @@ from redislease.scripts import Arg
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Run a call; repeat it for at most `retry_for_s` seconds, or as long as the transport does."""
 
     call: Call[Any]

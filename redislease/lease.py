@@ -139,4 +139,9 @@ class Lease(LeaseCore):
         Raises:
             OutcomeNotStored: An earlier attempt has done it and its outcome could not be kept.
         """
-        return self.effect(name, key=key, request=request)._run(action, returns)
+        with self.effect(name, key=key, request=request) as effect:
+            if effect.done:
+                return effect._typed(effect.outcome, returns)
+            outcome = action(effect)
+            effect.record(outcome)
+        return effect._typed(effect._round_trip(outcome), returns)

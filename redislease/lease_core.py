@@ -216,7 +216,7 @@ class LeaseCore:
             raise LeaseLost("forked", task_id=self.id, generation=self.generation)
 
     def _patience_s(self) -> float:
-        return max(0.0, self._deadline_s - local_clock.elapsed_s())
+        return self._deadline_s - local_clock.elapsed_s()
 
     def _held(self, answer: Settled | Lost) -> Settled:
         if isinstance(answer, Lost):

@@ -113,6 +113,8 @@ class Script:
         sha: Its SHA-1: the version of the script as Redis knows it.
         header: Its signature.
         origins: For each line of `source`, the file and line that it came from.
+        durable: Whether it takes `durable` as its first argument, which every writing script does.
+        singles: Names of the single arguments behind that.
     """
 
     name: str
@@ -120,6 +122,13 @@ class Script:
     sha: str
     header: Header
     origins: tuple[tuple[str, int], ...] = field(repr=False)
+    durable: bool = field(init=False)
+    singles: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        durable = self.header.args[:1] == ("durable",)
+        object.__setattr__(self, "durable", durable)
+        object.__setattr__(self, "singles", self.header.args[durable:])
 
     def bind(self, groups: Iterable[Iterable[Arg]] = (), /, **named: Arg) -> list[Arg]:
         """Puts named arguments into the order of the header.
@@ -133,25 +142,19 @@ class Script:
         Raises:
             ConfigurationError: A name is missing or not in the header, or a group has the wrong length.
         """
-        header = self.header
         try:
-            args = [named.pop(name) for name in header.args[self.durable :]]
+            args = [named.pop(name) for name in self.singles] if self.singles else []
         except KeyError as missing:
             raise ConfigurationError(f"{self.name}: no value for {missing}") from None
         if named:
             raise ConfigurationError(f"{self.name}: no such argument: {', '.join(named)}")
-        width = len(header.group)
+        width = len(self.header.group)
         for group in groups:
             before = len(args)
             args.extend(group)
             if len(args) - before != width:
                 raise ConfigurationError(f"{self.name}: a group has {len(args) - before} values, not {width}")
         return args
-
-    @property
-    def durable(self) -> bool:
-        """Whether the script takes `durable` as its first argument, which every writing script does."""
-        return self.header.args[:1] == ("durable",)
 
     def locate(self, message: str) -> str:
         """Adds the file and line of `lua/` to an error text that names a line of the joined script."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -34,7 +33,7 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
     with Queue("replies", redis_url="memory://fuzz-replies", worker_name="w") as queue:
 
         def send(call: Call[Any]) -> Any:
-            raw = queue.run(replace(call, parse=lambda reply: reply, answers=None))
+            raw = queue.run(call._replace(parse=lambda reply: reply, answers=None))
             found.append((call, raw))
             return call.read(raw)
 
@@ -69,7 +68,7 @@ def genuine() -> list[tuple[Call[Any], list[Any]]]:
             operate.cancel("x", by="op"),
         ]
         for call in refused:
-            found.append((call, queue.run(replace(call, parse=lambda reply: reply, answers=None))))
+            found.append((call, queue.run(call._replace(parse=lambda reply: reply, answers=None))))
     return found
 
 

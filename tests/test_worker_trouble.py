@@ -8,8 +8,7 @@ import pytest
 from servers import Engine
 from working import assert_whole, wait_status, working
 
-from redislease import AsyncLease, Lease, Queue, ServerLoading, ServerUnavailable
-from redislease.flows import effecting
+from redislease import AsyncLease, Lease, Queue, ServerLoading, ServerUnavailable, effect_core
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_an_effect_that_could_not_begin_puts_its_task_off(
     def in_thread(lease: Lease) -> None:
         lease.run_effect("mail", lambda effect: 1)
 
-    monkeypatch.setattr(effecting, "begin", away)
+    monkeypatch.setattr(effect_core, "until_confirmed", away)
     task_id = queue.enqueue(kind, {}, side_effect="non_idempotent", records_effects=True).id
     with working(queue):
         task = wait_status(queue, task_id, "scheduled")

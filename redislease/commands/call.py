@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from redislease.errors import UNREADABLE, RedisLeaseError, ServerError
 from redislease.scripts import Arg
@@ -15,9 +14,8 @@ Reply = list[Any]
 """A flat list of byte strings and integers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T_co]):
-    """One transition with its arguments.
+class Call(NamedTuple, Generic[T_co]):
+    """One transition with its arguments. A tuple, because a busy worker makes thousands a second.
 
     It names a transition and never a key: the keys are derived from the queue by whatever runs the call, so a call can
     also be handed to a process that is trusted with the keys when its maker is not.

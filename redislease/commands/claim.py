@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from redislease import limits, validation
 from redislease.commands.call import Call, Reply
 from redislease.commands.replies import groups, optional_int, text
@@ -80,7 +82,7 @@ def claim_args(owner: str, request_number: int, limit: int, lane_name: str, star
     }
 
 
-def _grant(group: Reply, now: int) -> Grant:
+def _grant(group: tuple[Any, ...], now: int) -> Grant:
     """One lease; positional, and each value read once, since a busy worker reads thousands a second."""
     task_id = group[0].decode("utf-8", "replace")
     expires_at = int(group[5])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
@@ -18,8 +17,7 @@ from redislease.models import Lost
 from redislease.scripts import shipped
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(NamedTuple):
     """An effect that is about to happen.
 
     Attributes:
@@ -37,8 +35,7 @@ class Intent:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Intended:
+class Intended(NamedTuple):
     """What an intent answers.
 
     Attributes:
@@ -57,8 +54,7 @@ class Intended:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What became of an effect: `done` with its stored outcome, or `not_done`."""
 
     handle: Handle
@@ -68,8 +64,7 @@ class Verdict:
     outcome: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """What an outcome answers: `ok`, `unknown_effect`, or `closed` with the state that it has."""
 
     word: str
@@ -121,8 +116,8 @@ def _digest_only(value: Any, whole: bytes) -> bytes:
 
 def intent(intents: Sequence[Intent]) -> Call[list[Intended | Lost]]:
     """Records effects before they happen. Script: `intent`."""
-    batch([one.handle for one in intents], limits.SETTLE_BATCH)
-    rows = [(*held(one.handle), one.key, one.nonce, one.name, one.digest) for one in intents]
+    batch(len(intents), limits.SETTLE_BATCH)
+    rows = [(*held(handle), key, nonce, name, digest) for handle, key, nonce, name, digest in intents]
     return Call("intent", shipped()["intent"].bind(rows), _parse_intents, answers=len(rows))
 
 
@@ -141,8 +136,8 @@ def _read_intended(group: list[str]) -> Intended:
 
 def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
     """Records what became of effects. Script: `outcome`."""
-    batch([one.handle for one in verdicts], limits.SETTLE_BATCH)
-    rows = [(*held(one.handle), one.key, one.nonce, one.verdict, one.outcome) for one in verdicts]
+    batch(len(verdicts), limits.SETTLE_BATCH)
+    rows = [(*held(handle), key, nonce, verdict, stored) for handle, key, nonce, verdict, stored in verdicts]
     return Call("outcome", shipped()["outcome"].bind(rows), _parse_outcomes, answers=len(rows))
 
 

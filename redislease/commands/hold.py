@@ -20,17 +20,17 @@ FIRST_GROUP = 3
 
 def held(handle: Handle) -> tuple[Arg, Arg, Arg, Arg]:
     """The four values that prove a lease."""
-    return handle.id, handle.owner, handle.generation, handle.token
+    return handle[1:5]
 
 
-def batch(handles: Sequence[Handle], limit: int, queue: str | None = None) -> None:
+def batch(size: int, limit: int) -> None:
     """Checks the size of a batch.
 
     Raises:
-        InvalidInput: There are none, or more than `limit`.
+        InvalidInput: It is empty, or larger than `limit`.
     """
-    if not 1 <= len(handles) <= limit:
-        raise InvalidInput(f"a call takes 1 to {limit} leases, not {len(handles)}")
+    if not 1 <= size <= limit:
+        raise InvalidInput(f"a call takes 1 to {limit} leases, not {size}")
 
 
 def lost(group: Reply) -> Lost:
@@ -56,8 +56,7 @@ def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | L
     answers: list[T | Lost] = []
     # Most groups of a batch are the same, and answers are immutable.
     known: dict[tuple[Any, ...], T | Lost] = {}
-    for values in groups(reply, first, int(reply[2])):
-        group = tuple(values)
+    for group in groups(reply, first, int(reply[2])):
         answer = known.get(group)
         if answer is None:
             answer = lost(list(group)) if text(group[0]) == "lost" else read(texts(list(group)))
@@ -72,7 +71,7 @@ def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lo
     Args:
         leases: Handles, each with the new length in milliseconds, or None for the task's own.
     """
-    batch([handle for handle, _ in leases], limits.RENEW_BATCH)
+    batch(len(leases), limits.RENEW_BATCH)
     rows = [(*held(handle), "" if length is None else length) for handle, length in leases]
     return Call("renew", shipped()["renew"].bind(rows), _parse_renewals, confirm=False, answers=len(rows))
 

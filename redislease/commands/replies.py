@@ -24,7 +24,7 @@ def optional_int(value: Any) -> int | None:
     return int(value) if value else None
 
 
-def groups(reply: Reply, first: int, width: int, count: int | None = None) -> Iterator[Reply]:
+def groups(reply: Reply, first: int, width: int, count: int | None = None) -> Iterator[tuple[Any, ...]]:
     """The groups of `width` values from a position to the end.
 
     Raises:
@@ -33,5 +33,7 @@ def groups(reply: Reply, first: int, width: int, count: int | None = None) -> It
     found, rest = divmod(len(reply) - first, width) if width > 0 else (-1, 0)
     if found < 0 or rest or count not in (None, found):
         raise ServerError(f"a reply has {len(reply)} values, which is not {first} and groups of {width}")
-    for start in range(first, len(reply), width):
-        yield reply[start : start + width]
+    if not found:
+        return iter(())  # a reply may then name any width
+    values = iter(reply[first:])
+    return zip(*[values] * width, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redislease import limits, validation
 from redislease.commands.call import Call, Reply
@@ -15,8 +16,7 @@ from redislease.models import Claimed, Lost, Settled
 from redislease.scripts import shipped
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A lease to complete: its result as JSON, '' for none, and where a larger one lies."""
 
     handle: Handle
@@ -84,8 +84,8 @@ def complete(completions: Sequence[Completion], claim: NextClaim | None = None) 
 
     The claim may be refused while the completions stand, so its error is answered and not raised.
     """
-    batch([one.handle for one in completions], limits.SETTLE_BATCH)
-    rows = [(*held(one.handle), one.result, one.result_ref) for one in completions]
+    batch(len(completions), limits.SETTLE_BATCH)
+    rows = [(*held(handle), result, ref) for handle, result, ref in completions]
     wanted = claim_args("", 0, 0, "ready", False)
     if claim is not None:
         wanted = claim_args(claim.owner, claim.request_number, claim.limit, claim.lane, claim.started)
@@ -118,7 +118,7 @@ def _parse_returned(reply: Reply) -> list[Settled | Lost]:
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
     """Ends up to 500 leases as failed. Script: `fail`."""
-    batch([one.handle for one in failures], limits.SETTLE_BATCH)
+    batch(len(failures), limits.SETTLE_BATCH)
     rows = []
     for one in failures:
         error = validation.error_text(one.error)
@@ -139,7 +139,7 @@ def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:
 
 def release(returns: Sequence[Return]) -> Call[list[Settled | Lost]]:
     """Gives up to 500 leases back. Script: `release`."""
-    batch([one.handle for one in returns], limits.SETTLE_BATCH)
+    batch(len(returns), limits.SETTLE_BATCH)
     rows = [
         (
             *held(one.handle),

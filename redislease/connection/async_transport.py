@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import RedisError, ResponseError
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Line(Protocol):
     """Where calls wait for others, to share a round trip."""
 
-    async def run(self, call: Call[T], retry_for_s: float) -> T:
+    def run(self, call: Call[T], retry_for_s: float) -> Awaitable[T]:
         """Runs a call; see `AsyncTransport.run`."""
         ...
 
@@ -65,10 +65,13 @@ class AsyncTransport:
         """The server as shown in messages."""
         return self.clients.where
 
-    async def run(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
-        """Runs one call; see `Transport.run`."""
+    def run(self, call: Call[T], *, retry_for_s: float | None = None) -> Awaitable[T]:
+        """Runs one call; see `Transport.run`. No coroutine of its own: each level costs every turn of a busy loop."""
         if self.line is not None and retry_for_s is not None:
-            return await self.line.run(call, retry_for_s)
+            return self.line.run(call, retry_for_s)
+        return self._run_alone(call, retry_for_s)
+
+    async def _run_alone(self, call: Call[T], retry_for_s: float | None) -> T:
         return (await self.run_many([call], retry_for_s=retry_for_s))[0]
 
     async def run_many(

@@ -1,4 +1,4 @@
-"""An effect, from its intent to its outcome."""
+"""What the server's answers to an intent and to an outcome mean for whoever wants to act."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from redislease.errors import (
     QueuePaused,
     TooManyEffects,
 )
-from redislease.flow import Flow
-from redislease.flows.settling import until_confirmed
 from redislease.models import Lost
 
 _REFUSALS: dict[str, type[EffectError]] = {
@@ -36,10 +34,10 @@ def _refuse(key: str, answer: commands.Intended) -> NoReturn:
     raise _REFUSALS[answer.word](effect=key, generation=answer.generation, at_ms=answer.at)
 
 
-def begin(one: commands.Intent, remaining_s: float, on_loss: Callable[[str], None]) -> Flow[commands.Intended]:
-    """Records an intent; answers `open` or `done`, raises everything else."""
-    answers: list[commands.Intended | Lost] = yield from until_confirmed(commands.intent([one]), remaining_s)
-    answer = answers[0]
+def granted(
+    one: commands.Intent, answer: commands.Intended | Lost, on_loss: Callable[[str], None]
+) -> commands.Intended:
+    """Takes the answer to an intent: `open` or `done`; raises everything else."""
     if isinstance(answer, Lost):
         on_loss(answer.reason)
         raise_lost(one.handle, answer)
@@ -49,10 +47,8 @@ def begin(one: commands.Intent, remaining_s: float, on_loss: Callable[[str], Non
     return answer
 
 
-def close(one: commands.Verdict, remaining_s: float, on_loss: Callable[[str], None]) -> Flow[None]:
-    """Records an outcome; raises when it was refused, although it may then have been kept as testimony."""
-    answers: list[commands.Recorded | Lost] = yield from until_confirmed(commands.outcome([one]), remaining_s)
-    answer = answers[0]
+def note_recorded(one: commands.Verdict, answer: commands.Recorded | Lost, on_loss: Callable[[str], None]) -> None:
+    """Takes the answer to an outcome; raises when it was refused, although it may have been kept as testimony."""
     if isinstance(answer, Lost):
         on_loss(answer.reason)
         raise_lost(one.handle, answer)

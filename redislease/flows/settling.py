@@ -20,20 +20,21 @@ T = TypeVar("T")
 
 def patience_s(remaining_s: float) -> float:
     """How long a call about a lease is repeated: while the lease lives, at most 30 s, and once in any case."""
-    return min(max(remaining_s, 1.0), limits.RETRY_FOR_S)
+    return 1.0 if remaining_s < 1.0 else min(remaining_s, limits.RETRY_FOR_S)
 
 
 def until_confirmed(call: Call[T], remaining_s: float) -> Flow[T]:
     """Runs a call; one that no replica confirmed is repeated while the lease would have lived."""
-    deadline_s = local_clock.elapsed_s() + patience_s(remaining_s)
+    left_s = patience_s(remaining_s)
+    deadline_s = local_clock.elapsed_s() + left_s
     unconfirmed: NotReplicated | None = None
     while True:
-        left_s = deadline_s - local_clock.elapsed_s()
         try:
-            answer: T = yield Run(call, max(left_s, 0.0))
+            answer: T = yield Run(call, left_s)
         except NotReplicated as problem:
             unconfirmed = problem
-            if local_clock.elapsed_s() >= deadline_s:
+            left_s = deadline_s - local_clock.elapsed_s()
+            if left_s <= 0:
                 raise
         except ServerUnavailable:
             # The end of the time cut the last attempt short; that the write was made says more.

@@ -47,7 +47,7 @@ class Gatherer:
         if self._closed or not can_share(call, retry_for_s):
             return (await self._transport.run_many([call], retry_for_s=retry_for_s))[0]
         ends_s = self._loop.time() + retry_for_s
-        waits = self._loop.create_future()
+        waits: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         errand = Errand(call, waits, ends_s)
         self._under_way.add(errand)
         self._put(errand)
@@ -65,8 +65,9 @@ class Gatherer:
     def take(self) -> list[Errand]:
         """What goes with the next round trip, at most what one call may carry."""
         taken = take(self._waiting)
-        for errand in taken:
-            self._forget_report(errand)
+        if self._reports:
+            for errand in taken:
+                self._forget_report(errand)
         return [errand for errand in taken if errand.earlier or not errand.answer.done()]
 
     def close(self) -> None:
