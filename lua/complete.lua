@@ -33,7 +33,7 @@ local function complete(task, result, result_ref)
   return settle(task, COMPLETED)
 end
 
-local reply = { 'ok', int(now), '4', int((#ARGV - 6) / WIDTH) }
+local reply = { 'ok', now_text, '4', int((#ARGV - 6) / WIDTH) }
 for first = 7, #ARGV, WIDTH do
   read_to_complete(ARGV[first])
   local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')

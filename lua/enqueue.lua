@@ -14,7 +14,7 @@ local WIDTH = 18
 local OPTIONAL = { 'records_effects', 'lease_ms', 'max_attempts', 'max_expirations', 'max_runtime_ms', 'max_same_error',
   'retry', 'credential' }
 
-local reply = { 'ok', int(now), '3' }
+local reply = { 'ok', now_text, '3' }
 local keys_of_this_call, payloads_of_this_call = {}, {}
 
 local function answer(word, id, status)
@@ -53,7 +53,7 @@ local function create(item)
   end
   put(task, 'name', item.name)
   put(task, 'side_effect', item.side_effect)
-  put(task, 'created_at', int(now))
+  put(task, 'created_at', now_text)
   if item.priority ~= '0' then
     put(task, 'priority', item.priority)
   end

@@ -70,7 +70,7 @@ local function intend(task, call)
   return 'open', open_effect(task, call, record, spent_before(record, call)) and 'again' or '', '', ''
 end
 
-local reply = { 'ok', int(now), '4' }
+local reply = { 'ok', now_text, '4' }
 local granted = false
 local call = { owner = '', generation = '', token = '', key = '', nonce = '', name = '', digest = '' }
 for first = 2, #ARGV, WIDTH do

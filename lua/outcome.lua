@@ -45,7 +45,7 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   return 'ok', task.fields.status, '', ''
 end
 
-local reply = { 'ok', int(now), '4' }
+local reply = { 'ok', now_text, '4' }
 for first = 2, #ARGV, WIDTH do
   add_four(reply, conclude(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], ARGV[first + 4],
     ARGV[first + 5], ARGV[first + 6], ARGV[first + 7]))

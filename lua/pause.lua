@@ -34,7 +34,7 @@ local function decide()
   end
   local next_epoch = int(tonumber(epoch) + 1)
   write('HSET', KEYS[1], 'pause', level, 'epoch', next_epoch, 'pause_nonce', nonce, 'paused_by', by,
-    'paused_reason', reason, 'paused_verb', verb, 'paused_at', int(now), 'paused_epoch', next_epoch)
+    'paused_reason', reason, 'paused_verb', verb, 'paused_at', now_text, 'paused_epoch', next_epoch)
   expect('list', 'audit')
   write('RPUSH', prefix .. 'audit', evidence_line(verb, 'level', json_string(level), 'by', json_string(by),
     'reason', json_string(reason), 'epoch', next_epoch))

@@ -18,14 +18,14 @@ local function is_newer(id, token, number)
   return old_token ~= token or tonumber(number) > tonumber(old_number)
 end
 
-local reply = { 'ok', int(now), '4' }
+local reply = { 'ok', now_text, '4' }
 for first = 2, #ARGV, WIDTH do
   local id, token, number = ARGV[first], ARGV[first + 3], ARGV[first + 4]
   read_briefly(id)
   local task, answer = guard(id, ARGV[first + 1], ARGV[first + 2], token, 'progress')
   if task then
     if is_newer(id, token, number) then
-      put_value('progress', id, token .. ' ' .. number .. ' ' .. int(now) .. ' ' .. ARGV[first + 5])
+      put_value('progress', id, token .. ' ' .. number .. ' ' .. now_text .. ' ' .. ARGV[first + 5])
     end
     answer = { 'ok', task.fields.status, '', '' }
   end

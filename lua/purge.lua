@@ -118,4 +118,4 @@ if by ~= '' and completed + cancelled + dead > 0 then
 end
 commit()
 local more = left <= 0 or workers == limit
-return finish({ 'ok', more and '1' or '0', int(now), int(completed), int(cancelled), int(dead), int(workers) }, durable)
+return finish({ 'ok', more and '1' or '0', now_text, int(completed), int(cancelled), int(dead), int(workers) }, durable)

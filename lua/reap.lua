@@ -15,7 +15,7 @@ local recovered, looked_at = recover_expired(limit)
 commit()
 local more = promoted == limit or looked_at == limit
 local reply = {
-  'ok', more and '1' or '0', next_due(), int(now), int(fence), int(promoted), int(#recovered / RECOVERED_WIDTH),
+  'ok', more and '1' or '0', next_due(), now_text, int(fence), int(promoted), int(#recovered / RECOVERED_WIDTH),
   int(RECOVERED_WIDTH),
 }
 for _, value in ipairs(recovered) do

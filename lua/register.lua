@@ -25,8 +25,8 @@ if owner == '' then
   expect('hash', 'worker:' .. owner)
   count('worker_sequence')
   expect('zset', 'workers')
-  write('HSET', prefix .. 'worker:' .. owner, 'name', name, 'registered_at', int(now), 'seen_at', int(now), 'requests', '1')
-  write('ZADD', prefix .. 'workers', int(now), owner)
+  write('HSET', prefix .. 'worker:' .. owner, 'name', name, 'registered_at', now_text, 'seen_at', now_text, 'requests', '1')
+  write('ZADD', prefix .. 'workers', now_text, owner)
 else
   local worker = read_worker(owner, '0')
   if not worker then

@@ -10,7 +10,7 @@
 local durable = ARGV[1]
 local WIDTH = 8
 
-local reply = { 'ok', int(now), '4' }
+local reply = { 'ok', now_text, '4' }
 for first = 2, #ARGV, WIDTH do
   local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'release')
   if task then

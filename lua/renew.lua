@@ -36,19 +36,19 @@ local function renew(task, asked)
   local expires, word = extended(task, asked)
   local gap = now - confirmed_at(task)
   if not task.fields.first_renewal_at then
-    put(task, 'first_renewal_at', int(now))
+    put(task, 'first_renewal_at', now_text)
   end
   if gap > number_of(task, 'longest_gap_ms') then
     put(task, 'longest_gap_ms', int(gap))
   end
   put(task, 'lease_expires_at', int(expires))
-  put(task, 'renewed_at', int(now))
+  put(task, 'renewed_at', now_text)
   increase(task, 'renewals')
   enter('leased', expires, task.id)
   return { word, int(expires), int(expires - now), '' }
 end
 
-local reply = { 'ok', int(now), '4' }
+local reply = { 'ok', now_text, '4' }
 local seen = {}
 for first = 2, #ARGV, WIDTH do
   local owner = ARGV[first + 1]

@@ -15,7 +15,7 @@
 -- Returns     unknown
 -- Returns     unknown_effect name
 -- Returns     conflict reason status token decided_by decided decided_at
--- Uses        decision effects
+-- Uses        decision effects moves
 
 local durable = ARGV[1]
 local id = ARGV[2]

@@ -8,7 +8,7 @@
 local STATES = { 'scheduled', 'ready', 'approved', 'leased', 'blocked', 'awaiting_approval', 'reconciling', 'dead',
   'completed', 'cancelled', 'unsettled', 'orphans', 'workers' }
 
-local reply = { 'ok', int(now), int(#STATES) }
+local reply = { 'ok', now_text, int(#STATES) }
 for _, state in ipairs(STATES) do
   reply[#reply + 1] = state
   reply[#reply + 1] = int(redis.call('ZCARD', prefix .. state))
@@ -37,8 +37,8 @@ end
 add_head('next_due_at', 'scheduled')
 add_head('next_expiry_at', 'leased')
 add_head('oldest_reconciling_at', 'reconciling')
-add('expired', int(redis.call('ZCOUNT', prefix .. 'leased', '-inf', '(' .. int(now))))
-add('overdue', int(redis.call('ZCOUNT', prefix .. 'scheduled', '-inf', int(now))))
+add('expired', int(redis.call('ZCOUNT', prefix .. 'leased', '-inf', '(' .. now_text)))
+add('overdue', int(redis.call('ZCOUNT', prefix .. 'scheduled', '-inf', now_text)))
 local flat = redis.call('HGETALL', KEYS[1])
 for position = 1, #flat, 2 do
   add('meta.' .. flat[position], flat[position + 1])

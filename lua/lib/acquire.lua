@@ -113,7 +113,7 @@ local function lease_task(task, score, owner, token, started)
     put(task, 'runtime_deadline', int(deadline))
     expires = math.min(expires, deadline)
   end
-  local expires_at, at = int(expires), int(now)
+  local expires_at, at = int(expires), now_text
   local generation, attempts = int(counted_up(task, 'claim_generation')), int(counted_up(task, 'attempts'))
   local token_text, sequence_text = int_once(token), fields.sequence or sequence_in(score)
   -- Written out, because most of what a claim costs is here.
@@ -139,7 +139,7 @@ end
 -- their width. The grants follow. Answers where the head begins in the reply, less one.
 local function begin_answer(reply, word)
   local base = #reply
-  add_answer(reply, { word, '1', '', int(now), '0', int(GRANT_WIDTH) })
+  add_answer(reply, { word, '1', '', now_text, '0', int(GRANT_WIDTH) })
   return base
 end
 

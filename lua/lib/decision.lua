@@ -21,7 +21,7 @@ end
 -- operator: verb, nonce, by, reason. Answers what a repetition will be answered.
 local function record_decision(task, operator, from)
   local to, token = task.fields.status, int(fence)
-  put(task, 'decided', table.concat({ operator.nonce, operator.verb, int(now), to, token }, ' '))
+  put(task, 'decided', table.concat({ operator.nonce, operator.verb, now_text, to, token }, ' '))
   put(task, 'decided_by', operator.by)
   local who = { 'by', json_string(operator.by), 'reason', json_string(operator.reason), 'from', json_string(from),
     'to', json_string(to), 'fence', json_string(token) }

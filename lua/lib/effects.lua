@@ -1,4 +1,4 @@
--- Uses     ending evidence
+-- Uses     handler evidence
 -- Exports  read_effect open_effect note_beginning note_outcome close_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
@@ -6,10 +6,6 @@
 -- both times, and the generation that left it open before (0: none) · the name · the outcome · testimony that came after
 -- the lease was lost. `open_effects` of the task counts those without outcome, over all attempts; the implicit effect
 -- `handler` is counted too, but lives in the task's own hash.
-
-local function effect_key(id)
-  return prefix .. 'effects:' .. id
-end
 
 -- Stored forms by task and key: later lines of a call see what it has planned.
 local effect_texts = {}
@@ -29,7 +25,7 @@ local function read_effect(task, key)
   local place = task.id .. ' ' .. key
   local text = effect_texts[place]
   if text == nil then
-    text = redis.call('HGET', effect_key(task.id), key)
+    text = redis.call('HGET', prefix .. 'effects:' .. task.id, key)
     effect_texts[place] = text
   end
   return text and parse_effect(text) or nil
@@ -37,7 +33,7 @@ end
 
 local function write_text(task, key, text)
   effect_texts[task.id .. ' ' .. key] = text
-  write('HSET', effect_key(task.id), key, text)
+  write('HSET', prefix .. 'effects:' .. task.id, key, text)
 end
 
 local function write_effect(task, key, record)
@@ -59,7 +55,7 @@ local function note_beginning(task, key, record)
 end
 
 local function note_outcome(task, key, record, verdict)
-  note(task.id, line_of('outcome', int(now), key, record) .. ',"opened_at":' .. record.opened_at .. ',"verdict":"'
+  note(task.id, line_of('outcome', now_text, key, record) .. ',"opened_at":' .. record.opened_at .. ',"verdict":"'
     .. verdict .. '"}')
 end
 
@@ -76,13 +72,13 @@ local function open_effect(task, call, before, spent)
     end
   end
   write_text(task, call.key, 'open ' .. call.token .. ' ' .. call.generation .. ' ' .. call.nonce .. spent .. ' '
-    .. call.digest .. ' ' .. int(now) .. ' 0 ' .. (again and before.generation or '0') .. '\n' .. call.name .. '\n\n')
+    .. call.digest .. ' ' .. now_text .. ' 0 ' .. (again and before.generation or '0') .. '\n' .. call.name .. '\n\n')
   return again
 end
 
 -- Closes an open effect. One that did not happen forgets its request: the next attempt may ask for something else.
 local function close_effect(task, key, record, verdict, outcome)
-  record.state, record.closed_at, record.outcome = verdict, int(now), outcome
+  record.state, record.closed_at, record.outcome = verdict, now_text, outcome
   if verdict == 'not_done' then
     record.digest = '-'
   end
@@ -93,7 +89,7 @@ end
 -- What a worker says of its effect after it has lost the lease: kept, and changing nothing else.
 local function testify(task, key, record, verdict, outcome)
   if record.late == '' and record.state == 'open' then
-    record.late = verdict .. ' ' .. int(now) .. ' ' .. outcome
+    record.late = verdict .. ' ' .. now_text .. ' ' .. outcome
     write_effect(task, key, record)
   end
 end

@@ -1,5 +1,5 @@
--- Uses     moves policy evidence
--- Exports  awaits_start start_handler close_one close_handler settle take_lease
+-- Uses     moves policy evidence handler
+-- Exports  settle take_lease
 --
 -- How a lease ends, whatever ended it: count it, decide where the task goes, keep the answer for a replay, leave
 -- evidence. Owner, generation and token stay in the hash until the next claim; the status and the expiry do not.
@@ -9,40 +9,6 @@ local QUIET_CAUSES = { completed = true, returned = true, released = true }
 
 -- Attempts that never began are none.
 local NO_ATTEMPT = { returned = true, unstarted = true }
-
--- The implicit effect of a non-idempotent task that records none: open from its start until an ending that knows.
-local function has_implicit_effect(task)
-  return task.fields.side_effect == 'non_idempotent' and not task.fields.records_effects
-end
-
--- Whether the holder still has to say that its handler begins.
-local function awaits_start(task)
-  return task.fields.unstarted or has_implicit_effect(task) and not task.fields.handler_open
-end
-
-local function start_handler(task)
-  drop(task, 'unstarted')
-  if has_implicit_effect(task) then
-    put(task, 'handler_open', '1')
-    increase(task, 'open_effects')
-  end
-end
-
-local function close_one(task)
-  local left = number_of(task, 'open_effects') - 1
-  if left > 0 then
-    put(task, 'open_effects', int(left))
-  else
-    drop(task, 'open_effects')
-  end
-end
-
-local function close_handler(task)
-  if task.fields.handler_open then
-    drop(task, 'handler_open')
-    close_one(task)
-  end
-end
 
 local function count_same_error(task, fingerprint)
   if fingerprint == '' then
@@ -62,7 +28,7 @@ local function note_ending(task, ending, to, rule)
     return
   end
   -- Written once for every lease there is, so it is joined in one go; the words in it are the protocol's own.
-  local line = '{"event":"' .. ending.cause .. '","at":' .. int(now) .. ',"to":"' .. to .. '","rule":"' .. rule
+  local line = '{"event":"' .. ending.cause .. '","at":' .. now_text .. ',"to":"' .. to .. '","rule":"' .. rule
     .. '","generation":' .. (fields.claim_generation or '0') .. ',"token":"' .. (fields.fencing_token or '')
     .. '","owner":' .. json_string(fields.lease_owner or '') .. ',"claimed_at":' .. (fields.claimed_at or '0')
   if fields.renewals then

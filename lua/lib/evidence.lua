@@ -94,7 +94,7 @@ end
 
 -- One line: an event, the time and pairs of a name and a value already in JSON.
 local function evidence_line(event, ...)
-  local parts = { '{"event":', json_string(event), ',"at":', int(now) }
+  local parts = { '{"event":', json_string(event), ',"at":', now_text }
   local values = { ... }
   for position = 1, #values, 2 do
     parts[#parts + 1] = ',"' .. values[position] .. '":'

@@ -196,7 +196,7 @@ end
 local function finish(reply, durable)
   if durable == '1' then
     begin_writes()
-    redis.call('HSET', KEYS[1], 'confirmed', int(now))
+    redis.call('HSET', KEYS[1], 'confirmed', now_text)
   end
   return reply
 end

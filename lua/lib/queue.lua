@@ -6,6 +6,7 @@
 local prefix = string.sub(KEYS[1], 1, -5)
 local now_us = read_clock()
 local now = math.floor(now_us / 1000)
+local now_text = int(now)
 
 local meta = redis.call('HMGET', KEYS[1], 'layout', 'fence', 'sequence', 'pause', 'epoch')
 if meta[1] and meta[1] ~= LAYOUT then

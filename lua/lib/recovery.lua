@@ -24,7 +24,7 @@ end
 
 -- Plans at most `limit` recoveries. Answers the recovered tasks, and how many ids it took from `leased`.
 local function recover_expired(limit)
-  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'leased', '-inf', '(' .. int(now), 'LIMIT', 0, limit)
+  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'leased', '-inf', '(' .. now_text, 'LIMIT', 0, limit)
   local recovered = {}
   for _, id in ipairs(ids) do
     local task = read_task(id)
@@ -44,7 +44,7 @@ end
 
 -- Plans at most `limit` promotions; answers how many ids it took from `scheduled`.
 local function promote_due(limit)
-  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'scheduled', '-inf', int(now), 'LIMIT', 0, limit)
+  local ids = redis.call('ZRANGEBYSCORE', prefix .. 'scheduled', '-inf', now_text, 'LIMIT', 0, limit)
   for _, id in ipairs(ids) do
     local task = read_task(id)
     if not task or task.fields.status ~= 'scheduled' then

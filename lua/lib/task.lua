@@ -127,7 +127,8 @@ local function put(task, field, value)
     set[size + 1] = field
     set[size + 2] = value
   else
-    task.set = { field, value }
+    -- With room for what most verbs add, so that it is not rebuilt as it grows.
+    task.set = { field, value, nil, nil, nil, nil }
   end
 end
 

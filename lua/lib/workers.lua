@@ -19,7 +19,7 @@ end
 -- Kept coarse, so that a busy worker does not pay for it on every call.
 local function mark_seen(worker)
   if now - worker.seen_at >= LIMIT.worker_seen_every_ms or now < worker.seen_at then
-    write('HSET', worker.key, 'seen_at', int(now))
-    write('ZADD', prefix .. 'workers', int(now), worker.name)
+    write('HSET', worker.key, 'seen_at', now_text)
+    write('ZADD', prefix .. 'workers', now_text, worker.name)
   end
 end

@@ -168,7 +168,7 @@ MUTATIONS = (
     ),
     Mutation("what never began counts", "lib/policy.lua", "unstarted = ''", "unstarted = 'expirations'", EFFECTS),
     Mutation(
-        "a start is not noted", "lib/ending.lua", "  drop(task, 'unstarted')\n  if has_implicit_effect",
+        "a start is not noted", "lib/handler.lua", "  drop(task, 'unstarted')\n  if has_implicit_effect",
         "  if has_implicit_effect", EFFECTS,
     ),
     Mutation(
