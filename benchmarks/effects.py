@@ -1,6 +1,7 @@
 """What an effect costs, and tasks with one effect each a second: `python -m benchmarks.effects`.
 
 An effect is two records, one before it happens and one when its outcome is known. What happens in between is left out.
+Over TCP, the server on one core and this process, prepared as `redislease worker` prepares its own, on the other.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import redis
 
 from benchmarks import work
 from benchmarks.counting import Cost, counting_client, measured
-from benchmarks.report import show
+from benchmarks.report import medians, show
 from benchmarks.server import BenchmarkServer, arguments, timed_s
 from benchmarks.throughput import sets_per_s
 from redislease import AsyncLease, Lease, Queue, Worker, ids
 from redislease.commands import effects as commands
 from redislease.handle import Handle
+from redislease.worker.process import freeze_imports
 
 REQUEST = {"to": "ada@example.org", "text": "x" * 50}
 OUTCOME = {"message": 12_345}
@@ -145,7 +147,12 @@ def cost_of_effects(server: BenchmarkServer, amount: int) -> list[dict[str, Any]
     return rows
 
 
-def throughput(server: BenchmarkServer, way: str, tasks: int) -> dict[str, Any]:
+def throughput(server: BenchmarkServer, way: str, tasks: int, runs: int) -> list[dict[str, float]]:
+    """The figures of several runs."""
+    return [throughput_once(server, way, tasks) for _ in range(runs)]
+
+
+def throughput_once(server: BenchmarkServer, way: str, tasks: int) -> dict[str, float]:
     """Tasks a second, as a ratio to a loop of SET just before and after."""
     run, share = WAYS[way]
     amount = tasks // share
@@ -162,7 +169,6 @@ def throughput(server: BenchmarkServer, way: str, tasks: int) -> dict[str, Any]:
         plain = (before + sets_per_s(client)) / 2
         assert queue.stats().states["completed"] == amount + 2
     return {
-        "way": way,
         "tasks / s": amount / seconds,
         "/ SET loop": amount / seconds / plain,
         "server CPU us / task": cost.cpu_us / amount,
@@ -177,11 +183,14 @@ def main() -> None:
     """Prints both tables."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    with BenchmarkServer(options) as server:
+    freeze_imports()
+    with BenchmarkServer(options, tcp=True) as server:
         show(f"one effect, {server.description()}", cost_of_effects(server, 900), as_json=options.json)
-        rows = [throughput(server, way, options.tasks) for way in WAYS]
-        show(f"{options.tasks:,} tasks with one effect, {server.description()}", rows, as_json=options.json)
+        rows = [{"way": way} | medians(throughput(server, way, options.tasks, options.runs)) for way in WAYS]
+        title = f"{options.tasks:,} tasks with one effect, {server.description()}, medians of {options.runs}"
+        show(title, rows, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -36,3 +37,8 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def medians(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each column."""
+    return {name: median(row[name] for row in rows) for name in rows[0]}

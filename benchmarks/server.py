@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -38,18 +39,20 @@ class BenchmarkServer:
     Args:
         options: What `arguments` has parsed.
         config: Further server options.
+        tcp: Whether it is reached over TCP, as workers on other machines reach theirs; the socket is there too.
     """
 
-    def __init__(self, options: argparse.Namespace, *config: str) -> None:
+    def __init__(self, options: argparse.Namespace, *config: str, tcp: bool = False) -> None:
         program = shutil.which(options.server)
         if program is None:
             raise SystemExit(f"there is no program {options.server}: give one with --server")
         self._library = ScriptLibrary(options.lua) if options.lua else None
         self._directory = tempfile.mkdtemp(prefix="redislease-benchmark-")
         self.socket_path = f"{self._directory}/s"
+        self.port = free_port() if tcp else 0
         self.pinned = self._pin_client()
         pin = ["taskset", "--cpu-list", str(self.pinned)] if self.pinned is not None else []
-        command = [*pin, program, "--port", "0", "--unixsocket", self.socket_path, "--dir", self._directory]
+        command = [*pin, program, "--port", str(self.port), "--unixsocket", self.socket_path, "--dir", self._directory]
         command += ["--save", "", "--appendonly", "no", *config]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait()
@@ -57,11 +60,12 @@ class BenchmarkServer:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"unix://{self.socket_path}"
+        return f"redis://127.0.0.1:{self.port}" if self.port else f"unix://{self.socket_path}"
 
     def client(self, **options: Any) -> redis.Redis:
         """A plain client."""
-        return redis.Redis(unix_socket_path=self.socket_path, protocol=2, **options)
+        where: dict[str, Any] = {"port": self.port} if self.port else {"unix_socket_path": self.socket_path}
+        return redis.Redis(**where, protocol=2, **options)
 
     def queue(self, name: str = "orders", **options: Any) -> Queue:
         """A queue on it, with the scripts that the benchmark was asked to use."""
@@ -110,6 +114,13 @@ class BenchmarkServer:
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def timed_s(function: Callable[[], object]) -> float:

@@ -1,13 +1,12 @@
 """How fast one worker process is, with no-op async tasks and when idle: `python -m benchmarks.worker`.
 
-Over TCP, the server on one core and this process on the other. Each figure stands beside a plain client on the same
-server just before and after: a loop of SET for the throughput, PING for the pickup.
+Over TCP, the server on one core and this process, prepared as `redislease worker` prepares its own, on the other.
+Each figure stands beside a plain client on the same server just before and after: a loop of SET for the throughput,
+PING for the pickup.
 """
 
 from __future__ import annotations
 
-import socket
-import statistics
 import time
 from typing import Any
 
@@ -15,24 +14,18 @@ import redis
 
 from benchmarks.counting import measured
 from benchmarks.pickup import PAYLOAD, QUEUE, pickup
-from benchmarks.report import show
+from benchmarks.report import medians, show
 from benchmarks.server import BenchmarkServer, arguments
 from benchmarks.throughput import sets_per_s
 from redislease import Worker
+from redislease.worker.process import freeze_imports
 
 
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def throughput(server: BenchmarkServer, client: redis.Redis, url: str, tasks: int, concurrency: int) -> dict[str, Any]:
+def throughput(server: BenchmarkServer, client: redis.Redis, tasks: int, concurrency: int) -> dict[str, Any]:
     """Runs no-op tasks to their end."""
     client.flushall()
     left = tasks
-    with server.queue(QUEUE, redis_url=url) as queue:
+    with server.queue(QUEUE) as queue:
 
         @queue.task(side_effect="read_only")
         async def nothing(data: str) -> None:
@@ -61,11 +54,6 @@ def throughput(server: BenchmarkServer, client: redis.Redis, url: str, tasks: in
     }
 
 
-def medians(rows: list[dict[str, float]]) -> dict[str, float]:
-    """The median of each column."""
-    return {name: statistics.median(row[name] for row in rows) for name in rows[0]}
-
-
 def main() -> None:
     """Prints two tables."""
     parser = arguments(__doc__ or "")
@@ -74,17 +62,16 @@ def main() -> None:
     parser.add_argument("--pickups", type=int, default=300)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    port = free_port()
-    with BenchmarkServer(options, "--port", str(port)) as server, redis.Redis(port=port) as client:
-        url = f"redis://127.0.0.1:{port}"
+    freeze_imports()
+    with BenchmarkServer(options, tcp=True) as server, server.client() as client:
         rows = [
             {"handlers at once": at_once}
-            | medians([throughput(server, client, url, options.tasks, at_once) for _ in range(options.runs)])
+            | medians([throughput(server, client, options.tasks, at_once) for _ in range(options.runs)])
             for at_once in options.concurrency
         ]
         title = f"{options.tasks:,} no-op tasks, {server.description()}, medians of {options.runs}"
         show(title, rows, as_json=options.json)
-        pickups = medians([pickup(server, client, port, options.pickups) for _ in range(options.runs)])
+        pickups = medians([pickup(server, client, server.port, options.pickups) for _ in range(options.runs)])
         show("pickup by an idle worker", [pickups], as_json=options.json)
 
 
