@@ -26,7 +26,8 @@ LAST_SEQUENCE = 2**44 - 1
 
 SIZES = [299_999_999, 10**14 - 1, 10**15, LIMIT - 100]
 
-EXPONENT = re.compile(rb"(?<![0-9A-Za-z])-?\d+(\.\d+)?[eE][+-]?\d+(?![0-9A-Za-z])")
+# Printed numbers have a sign there; a nonce that looks like one has none.
+EXPONENT = re.compile(rb"(?<![0-9A-Za-z])-?\d+(\.\d+)?[eE][+-]\d+(?![0-9A-Za-z])")
 FRACTION = re.compile(rb"^-?\d+\.\d+$")
 
 

@@ -133,7 +133,7 @@ MUTATIONS = (
     ),
     Mutation("purge leaves the payload", "purge.lua", "  drop_value('payloads', id)\n", "", OPERATING),
     Mutation(
-        "promotion a moment early", "lib/recovery.lua", "'scheduled', '-inf', int(now)",
+        "promotion a moment early", "lib/recovery.lua", "'scheduled', '-inf', now_text",
         "'scheduled', '-inf', int(now + 1)", OPERATING,
     ),
     Mutation("nobody is woken", "lib/moves.lua", "  if BELLS[to] then\n    ring(to)\n  elseif", "  if", HOLDING),
