@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from program import one_server
-from servers import Engine, wait_until
-from working import assert_whole
+from servers import wait_until
 
 from redislease import Queue, RedisLeaseError
 from redislease.errors import (
@@ -22,22 +19,6 @@ from redislease.errors import (
 )
 from redislease.heartbeat import Heartbeat
 from redislease.models import Renewed
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
-
 
 ERRORS: list[Exception] = [
     ServerUnavailable("away"),

@@ -26,21 +26,6 @@ from redislease.models import Recovery
 from redislease.reaper import Reaper, Retention
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
-
-
 @contextmanager
 def reaping(*reapers: Reaper) -> Iterator[None]:
     """Reapers in threads, stopped behind the block."""

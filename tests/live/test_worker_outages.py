@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 
 import pytest
 from program import one_server
@@ -13,21 +12,6 @@ from working import Running, assert_whole, elapsed_s, statuses, wait_status, wor
 
 from redislease import AsyncLease, LayoutMismatch, Lease, LeaseLost, Queue, Worker
 from redislease.connection.limits import Limits
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
 
 
 def busy(running: Running) -> int:

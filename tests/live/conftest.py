@@ -1,4 +1,4 @@
-"""One server, and a way to it on which calls are counted and disturbed."""
+"""Tests by the server's own clock, on one server: what they are about does not depend on the engine."""
 
 from __future__ import annotations
 

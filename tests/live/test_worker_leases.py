@@ -8,30 +8,13 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from program import one_server
-from servers import Engine, wait_until
-from working import Running, assert_whole, elapsed_s, statuses, wait_status, working
+from servers import wait_until
+from working import Running, elapsed_s, statuses, wait_status, working
 
 from redislease import Lease, Queue
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
 
 
 def busy(running: Running) -> int:

@@ -7,33 +7,17 @@ import json
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from program import one_server
-from servers import Engine, free_port, wait_until
-from working import assert_whole, statuses, wait_status, working
+from servers import free_port, wait_until
+from working import statuses, wait_status, working
 
 from redislease import AsyncLease, InvalidInput, Queue
 from redislease.health import HealthServer, address
 from redislease.reaper import Reaper
 from redislease.worker.observer import Observer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

@@ -9,29 +9,13 @@ from typing import Any
 
 import pytest
 import redis
-from program import one_server
 from servers import Engine, wait_until
-from working import WorkerProcess, assert_whole, elapsed_s, processes, statuses, wait_status
+from working import WorkerProcess, elapsed_s, processes, statuses, wait_status
 
 from redislease import Queue
 
 LEASE_S = 1.0
 TIMES_OUT_LATER_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
 
 
 @pytest.fixture

@@ -6,32 +6,14 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import redis
-from program import one_server
 from servers import Engine, wait_until
-from working import assert_whole, elapsed_s, statuses, wait_status, working
+from working import elapsed_s, statuses, wait_status, working
 
 from redislease import Queue
 from redislease.worker import Worker
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Engine]:
-    """One server for what does not depend on the engine."""
-    with one_server() as engine:
-        yield engine
-
-
-@pytest.fixture
-def queue(server: Engine, queue_name: str) -> Iterator[Queue]:
-    """A queue by the server's clock, whose keys are checked behind the test."""
-    with Queue(queue_name, redis_url=server.url) as opened:
-        yield opened
-        assert_whole(server, opened)
 
 
 def calls(client: redis.Redis, *commands: str) -> int:
