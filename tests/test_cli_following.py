@@ -43,6 +43,33 @@ def test_bars(done: float, total: float | None, shown: str) -> None:
     assert bar(done, total) == shown
 
 
+def test_tail_tells_of_an_effect_as_it_happens(cli: CommandLine, plain_queue: Queue) -> None:
+    task_id = plain_queue.enqueue("work", side_effect="idempotent").id
+
+    def work() -> None:
+        (lease,) = plain_queue.claim()
+        with lease.effect("first") as first:
+            time.sleep(0.3)
+            lease.run_effect("second", lambda effect: time.sleep(0.3))
+            first.record()
+        time.sleep(0.3)
+        lease.complete()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    lines = cli.expect(0, "tail", task_id, "--interval", "0.05", "--jsonl").lines
+    thread.join()
+    told = [(line["event"], line.get("effect")) for line in lines]
+    assert told == [
+        ("intent", "first"),
+        ("intent", "second"),
+        ("outcome", "second"),
+        ("outcome", "first"),
+        ("completed", None),
+        ("ended", None),
+    ]
+
+
 def test_tail_follows_a_task_to_its_end(cli: CommandLine, plain_queue: Queue) -> None:
     task_id = plain_queue.enqueue("work", side_effect="idempotent", max_attempts=2).id
 

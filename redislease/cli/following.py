@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -88,7 +89,7 @@ def watch(session: Session, interval: float, limit: int, times: int | None) -> N
 
 def events(session: Session, task_id: str, interval_s: float) -> Iterator[dict[str, object]]:
     """The evidence and the progress of a task as they come, until it has ended."""
-    seen = 0
+    seen: Counter[str] = Counter()
     reported = -1
     while True:
         task: Task | None
@@ -97,10 +98,9 @@ def events(session: Session, task_id: str, interval_s: float) -> Iterator[dict[s
         except TaskUnknown:
             detail = None
         lines = session.queue.evidence(task_id)
-        new: list[dict[str, object]] = list(lines[seen:])
+        new: list[dict[str, object]] = _unseen(lines, seen)
         if detail is None and not lines:
             session.queue.get(task_id)
-        seen = len(lines)
         if detail is not None and detail.progress and detail.progress["at"] > reported:
             reported = detail.progress["at"]
             values = {name: value for name, value in detail.progress.items() if value is not None}
@@ -112,6 +112,19 @@ def events(session: Session, task_id: str, interval_s: float) -> Iterator[dict[s
                 yield {"event": "ended", "at": session.queue.stats().now, "status": str(task.status)}
             return
         time.sleep(interval_s)
+
+
+def _unseen(lines: Iterable[dict[str, object]], seen: Counter[str]) -> list[dict[str, object]]:
+    """What was not among the lines before, wherever it stands: the beginning of an effect is put where it happened."""
+    now = Counter[str]()
+    new = []
+    for line in lines:
+        text = output.document(line)
+        now[text] += 1
+        if now[text] > seen[text]:
+            new.append(line)
+    seen |= now
+    return new
 
 
 @click.command()
