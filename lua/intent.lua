@@ -16,23 +16,18 @@ local function granted_before(record, call)
   return record and record.token == call.token and record.nonce == call.nonce and record.state == 'open'
 end
 
--- An earlier try of this attempt, which was closed as not done: a late copy of it must not begin again.
-local function is_spent(record, call)
-  return string.find(record.spent .. ',', ',' .. call.nonce .. ',', 1, true)
-end
-
 -- The nonces of this attempt that the next one replaces; a copy that comes later than so many more is not known.
 local function spent_before(record, call)
   if not record or record.token ~= call.token then
     return ''
   end
-  return string.sub(',' .. record.nonce .. record.spent, 1, LIMIT.spent_nonces)
+  return record.nonce == NO_TRY and record.spent or spent_with(record)
 end
 
 -- What to answer about an effect that has a record already; nil: it may go ahead.
 local function answer_recorded(task, record, call)
-  if record.token == call.token
-    and (record.nonce == call.nonce or record.state ~= 'not_done' or is_spent(record, call)) then
+  local under_way = record.state ~= 'not_done' and record.nonce ~= NO_TRY
+  if record.token == call.token and (under_way or record.nonce == call.nonce or is_spent(record, call.nonce)) then
     return { 'reused', record.digest, record.opened_at, record.generation }
   elseif record.state == 'not_done' then
     return nil

@@ -26,8 +26,10 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   read_briefly(id)
   local known = read_task(id)
   local record = known and read_effect(known, key)
-  local mine = record and record.token == token and record.nonce == nonce
-  if mine and record.state == verdict and record.outcome == outcome then
+  local my_lease = record and record.token == token
+  local mine = my_lease and record.nonce == nonce and nonce ~= NO_TRY
+  if mine and record.state == verdict and record.outcome == outcome
+    or my_lease and verdict == 'not_done' and is_spent(record, nonce) then
     return 'ok', known.fields.status, 'replay', ''
   end
   local task, refusal = guard(id, owner, generation, token, 'outcome')
@@ -41,7 +43,11 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
     return 'closed', record.state, '', ''
   end
   note_outcome(task, key, record, verdict)
-  close_effect(task, key, record, verdict, outcome)
+  if verdict == 'not_done' and record.left_open_by ~= '0' then
+    return_effect(task, key, record)
+  else
+    close_effect(task, key, record, verdict, outcome)
+  end
   return 'ok', task.fields.status, '', ''
 end
 

@@ -65,7 +65,7 @@ local function close_decided(task)
       close_handler(task)
     else
       local record = read_effect(task, key)
-      note_beginning(task, key, record)
+      note_begin(task, key, record)
       close_effect(task, key, record, verdict, outcome)
     end
     found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
@@ -80,7 +80,7 @@ local function not_now(task)
     return conflict(task, 'token')
   elseif fields.status ~= 'reconciling' and not (terminal_in_doubt and decision ~= 'retry') then
     return conflict(task, 'status')
-  elseif decision == 'retry' and still_open_after(task) > 0 then
+  elseif decision == 'retry' and still_open_after(task) > 0 or terminal_in_doubt and #ARGV == 8 then
     return conflict(task, 'open_effects')
   end
 end

@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from redislease.effect_core import EffectCore
-from redislease.errors import NotDone
 
 if TYPE_CHECKING:
     from redislease.async_lease import AsyncLease
@@ -24,8 +23,8 @@ class AsyncEffect(EffectCore):
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(problem, NotDone) and not self._closed and not self.done:
-            await self.not_done(str(problem))
+        if self._is_not_done(problem):
+            await self.not_done(self._reason(problem))
         self._left(problem)
 
     async def record(self, outcome: Any = None) -> None:

@@ -73,5 +73,6 @@ class AsyncLease(LeaseCore):
             outcome = action(effect)
             if inspect.isawaitable(outcome):
                 outcome = await outcome
-            await self._queue._drive(effect._record(outcome))
+            if not effect._recorded:
+                await self._queue._drive(effect._record(outcome))
         return effect._typed(effect._round_trip(outcome), returns)

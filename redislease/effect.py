@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from redislease.effect_core import EffectCore
-from redislease.errors import NotDone
 
 if TYPE_CHECKING:
     from redislease.lease import Lease
@@ -23,8 +22,8 @@ class Effect(EffectCore):
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(problem, NotDone) and not self._closed and not self.done:
-            self.not_done(str(problem))
+        if self._is_not_done(problem):
+            self.not_done(self._reason(problem))
         self._left(problem)
 
     def record(self, outcome: Any = None) -> None:

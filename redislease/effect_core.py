@@ -10,13 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from redislease import encoding, ids
 from redislease.commands import effects
-from redislease.commands.effects import Intended, Intent, Verdict, effect_key, encode_outcome, request_digest
+from redislease.commands.effects import Intended, Intent, Verdict, effect_key, request_digest
 from redislease.effect_records import receiver_key
 from redislease.errors import (
     EffectAlreadyDone,
     EffectError,
     EffectNotRecorded,
     LeaseLost,
+    NotDone,
     NotReplicated,
     OutcomeNotStored,
     RedisLeaseError,
@@ -52,7 +53,9 @@ class EffectCore:
         self._digest = NO_REQUEST if request is None else request_digest(request)
         self._answer: Intended | None = None
         self._closed = False
-        self._stored = b""
+        self._whole: bytes | None = None
+
+    _verdict = ""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key} of {self._lease.id}>"
@@ -123,7 +126,8 @@ class EffectCore:
             raise EffectAlreadyDone(effect=self.key, generation=answer.generation, at_ms=answer.at)
 
     def _begin(self) -> Flow[Self]:
-        if self._answer is not None:
+        entered = object()
+        if self.__dict__.setdefault("_entered", entered) is not entered:  # in one step: threads may share an effect
             raise EffectError("an effect is begun once; make another for another call", effect=self.key)
         lease = self._lease
         lease._own_process()
@@ -151,14 +155,32 @@ class EffectCore:
         one = Verdict(lease._handle, self.key, self._nonce, verdict, outcome)
         (answer,) = yield from until_confirmed(effects.outcome([one]), lease._patience_s())
         effecting.note_recorded(one, answer, lease.note_loss)
-        self._closed = True
+        self._closed, self._verdict = True, verdict
 
     def _record(self, outcome: Any) -> Flow[None]:
-        self._stored = encode_outcome(outcome)
-        return self._close("done", self._stored)
+        stored, self._whole = effects.stored_outcome(outcome)
+        return self._close("done", stored)
+
+    @property
+    def _recorded(self) -> bool:
+        return self._closed and self._verdict == "done"
 
     def _not_done(self, reason: str) -> Flow[None]:
         return self._close("not_done", json.dumps(self._lease._redaction.reason(reason)).encode())
+
+    def _is_not_done(self, problem: BaseException | None) -> bool:
+        """Whether what leaves the block says that this effect never left; that is heard once."""
+        if not isinstance(problem, NotDone) or problem.heard or self._closed or self.done:
+            return False
+        problem.heard = True
+        return True
+
+    @staticmethod
+    def _reason(problem: BaseException | None) -> str:
+        try:
+            return str(problem)
+        except Exception:  # noqa: BLE001 - it is the user's
+            return type(problem).__name__
 
     def _left(self, problem: BaseException | None) -> None:
         """The end of the block: an outcome must be known by now."""
@@ -175,8 +197,7 @@ class EffectCore:
 
     def _round_trip(self, value: Any) -> Any:
         """The recorded outcome as a later attempt will read it, so that its type never depends on the attempt."""
-        kept = encoding.read_back(self._stored)
-        return kept.get("value", value)
+        return value if self._whole is None else encoding.read_back(self._whole)
 
     def _typed(self, value: Any, returns: type[R] | None) -> Any:
         if returns is None:

@@ -51,7 +51,8 @@ class EffectRecord(Answer):
         name: What it is called.
         state: `open`, `done` or `not_done`.
         generation: The attempt that opened it last.
-        token: That attempt's fencing token.
+        token: The fencing token of the lease that wrote it last: that attempt's, unless a later one has tried and says
+            that its own try did not happen.
         digest: Of what was asked for; none once it was closed as not done.
         opened_at: When, in milliseconds of the server's clock.
         closed_at: When its outcome was recorded or decided.
@@ -128,6 +129,12 @@ def _read(key: str, stored: bytes) -> EffectRecord:
         **_found(state, outcome),
         testimony=_testimony(late),
     )
+
+
+def is_under_way(stored: bytes) -> bool:
+    """Whether a try of it has begun, of which the outcome is not known; an older one, in doubt again, is none."""
+    words = stored.split(b" ", 4)
+    return words[0] == b"open" and not (len(words) > 3 and words[3].startswith(b"-"))
 
 
 def late_verdict(stored: bytes) -> Kept | None:

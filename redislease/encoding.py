@@ -53,7 +53,10 @@ def _plain(value: Any, path: str) -> Any:
         return {f.name: _plain(getattr(value, f.name), f"{path}.{f.name}") for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return _plain_object(value, path)
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        # In an order of its own: equal sets have equal texts, in every process.
+        return sorted((_plain(item, path) for item in value), key=_write_in_order)
+    if isinstance(value, list | tuple):
         return [_plain(item, f"{path}[{position}]") for position, item in enumerate(value)]
     try:
         return to_jsonable_python(value)
@@ -66,7 +69,8 @@ def _plain_object(value: Mapping[Any, Any], path: str) -> dict[str, Any]:
         if not isinstance(key, str):
             raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
     return {
-        str(key): item if type(item) in _AS_THEY_ARE else _plain(item, f"{path}.{key}") for key, item in value.items()
+        str.__str__(key): item if type(item) in _AS_THEY_ARE else _plain(item, f"{path}.{key}")
+        for key, item in value.items()
     }
 
 

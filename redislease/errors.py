@@ -210,7 +210,15 @@ class TooManyEffects(EffectError):
 
 
 class NotDone(RedisLeaseError):
-    """Raise this where an effect certainly never left: it is closed as not done, and may be tried again."""
+    """Raise this where an effect certainly never left: it is closed as not done, and may be tried again.
+
+    It speaks of the innermost effect that it leaves; for one around that it is an exception like any other.
+
+    Attributes:
+        heard: Whether an effect was closed by it.
+    """
+
+    heard = False
 
 
 class ServerError(RedisLeaseError):

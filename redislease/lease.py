@@ -104,6 +104,12 @@ class Lease(LeaseCore):
     def effect(self, name: str, *, key: str | None = None, request: Any = None) -> Effect:
         """An effect on the outside world, as a block: recorded before it happens, and again when its outcome is known.
 
+        The block runs in every attempt: ask `effect.done` before you act, or use `run_effect`, which does.
+
+            with lease.effect("mail.send", request={"to": to}) as effect:
+                if not effect.done:
+                    effect.record(send(to, headers=effect.headers))
+
         Args:
             name: What it is called, and what makes it the same effect in a later attempt.
             key: What makes it the same instead, where one name is used several times.
@@ -143,5 +149,6 @@ class Lease(LeaseCore):
             if effect.done:
                 return effect._typed(effect.outcome, returns)
             outcome = action(effect)
-            effect.record(outcome)
+            if not effect._recorded:
+                effect.record(outcome)
         return effect._typed(effect._round_trip(outcome), returns)

@@ -12,7 +12,7 @@ from redislease import encoding, limits, local_clock, validation
 from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import InvalidInput, LeaseLost, RedisLeaseError, reading
+from redislease.errors import InvalidInput, LeaseLost, QueuePaused, RedisLeaseError, ServerOutOfMemory, reading
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
@@ -35,6 +35,10 @@ class LeasedTask:
     failures: int
     lease_ms: int
     runtime_deadline: int | None
+
+
+PUT_OFF_S = 5
+"""After so many seconds a task is ready again whose effect was refused for a reason that is not its own."""
 
 
 class LeaseCore:
@@ -276,6 +280,10 @@ class LeaseCore:
         one = self.failure(error, retry=retry, delay=delay, not_done=not_done)
         answer = yield from settling.fail(one, self._patience_s())
         return self._ended(answer)
+
+    def is_put_off_by(self, problem: BaseException) -> bool:
+        """Whether an effect was refused for a reason that is not the task's: it comes back, and counts no failure."""
+        return isinstance(problem, QueuePaused | ServerOutOfMemory) or problem is self._trouble
 
     def giving_back(self, delay: Any = None, *, interrupted: bool = False, never_started: bool = False) -> Return:
         """A checked release of this lease."""

@@ -20,7 +20,7 @@ from redislease.handle import Handle
 from redislease.heartbeat import Heartbeat
 from redislease.identity import Identities, default_worker_name
 from redislease.keys import QueueKeys
-from redislease.lease_core import LeaseCore
+from redislease.lease_core import PUT_OFF_S, LeaseCore
 from redislease.models import Claimed, Lost, Owner, Renewed, Settled
 from redislease.redaction import Redact, Redaction
 from redislease.registry import TaskRegistry
@@ -166,6 +166,8 @@ def end_of_block(lease: LeaseCore, problem: BaseException | None) -> Flow[Settle
         return None
     if problem is None:
         return lease._complete(None, None)
+    if lease.is_put_off_by(problem):
+        return _quietly(lease._release(PUT_OFF_S, True))
     if isinstance(problem, Exception):
         return _quietly(lease._fail(problem, True, None, False))
     return _quietly(lease._release(None, True))

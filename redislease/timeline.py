@@ -15,7 +15,8 @@ HEAD = b'{"late":'
 """How the head of a log begins, which counts its lines and is none."""
 
 _OF_EFFECTS = ("intent", "outcome")
-_BEGINNING = ("effect", "generation", "name", "digest", "again")
+_TOKEN_DIGITS = 16
+_BEGINNING = ("effect", "generation", "token", "name", "digest", "again")
 
 
 def line(stored: bytes) -> Event:
@@ -26,22 +27,22 @@ def line(stored: bytes) -> Event:
         event = None
     if isinstance(event, dict) and isinstance(event.get("event"), str) and _is_time(event.get("at")):
         return event
-    return _unreadable(stored)
+    return unreadable(_text(stored))
 
 
 def of_task(stored: Iterable[bytes], effects: Mapping[bytes, bytes]) -> list[Event]:
     """What happened to a task, in the order in which it was written.
 
     The beginning of an effect is stored with its outcome, or is still in its record; here it stands where it happened.
+    What went beyond the budget of the log is told as a number, in a last event `not_kept`.
 
     Args:
         stored: The lines of `evidence:ID`.
         effects: The fields of `effects:ID`; of those that are open the beginning is told.
     """
     events: list[Event] = []
-    for each in stored:
-        if each.startswith(HEAD):
-            continue
+    head, lines = _without_head(list(stored))
+    for each in lines:
         event = line(each)
         if event["event"] == "outcome" and _is_time(event.get("opened_at")):
             began = event.pop("opened_at")
@@ -52,17 +53,31 @@ def of_task(stored: Iterable[bytes], effects: Mapping[bytes, bytes]) -> list[Eve
         else:
             events.append(event)
     for key, record in effects.items():
-        if record.startswith(b"open "):
+        if effect_records.is_under_way(record):
             _put_where_it_happened(events, _intent(_text(key), record))
+    if dropped := head.get("dropped"):
+        events.append({"event": "not_kept", "at": None, "lines": dropped})
     return events
 
 
-def _unreadable(stored: bytes) -> Event:
-    return {"event": "unreadable", "at": None, "line": validation.cut(_text(stored), limits.VALUE_BYTES)}
+def unreadable(what: str) -> Event:
+    """What stands in place of something that cannot be read."""
+    return {"event": "unreadable", "at": None, "line": validation.cut(what, limits.VALUE_BYTES)}
 
 
 def _text(stored: bytes) -> str:
     return stored.decode("utf-8", "replace")
+
+
+def _without_head(stored: list[bytes]) -> tuple[Mapping[str, Any], list[bytes]]:
+    """The counts of a log, and its lines."""
+    if not stored or not stored[0].startswith(HEAD):
+        return {}, stored
+    try:
+        head = json.loads(stored[0])
+    except (ValueError, RecursionError):
+        head = {}
+    return head, stored[1:]
 
 
 def _is_time(value: Any) -> bool:
@@ -77,12 +92,13 @@ def _intent(key: str, stored: bytes) -> Event:
     try:
         record = effect_records.read(key, stored)
     except ServerError:
-        return _unreadable(stored)
+        return unreadable(_text(stored))
     return {
         "event": "intent",
         "at": record.opened_at,
         "effect": record.key,
         "generation": record.generation,
+        "token": str(record.token),
         "name": record.name,
         "digest": record.digest,
         "again": record.left_open_by is not None,
@@ -90,23 +106,37 @@ def _intent(key: str, stored: bytes) -> Event:
 
 
 def _put_where_it_happened(events: list[Event], intent: Event) -> None:
-    """Puts it before the end of its own lease, and there behind what is not younger or of an earlier lease."""
-    generation = intent.get("generation")
-    if intent["at"] is None or type(generation) is not int:
+    """Puts it before the end of its own lease, and there behind what is not younger or of an earlier lease.
+
+    Within one millisecond it stands behind what was written before its outcome.
+    """
+    token = _token(intent)
+    if intent["at"] is None or token is None:
         return events.append(intent)
-    position = _end_of_lease(events, generation)
-    while position and _comes_after(events[position - 1], intent["at"], generation):
+    position = _end_of_lease(events, token)
+    while position and _comes_after(events[position - 1], intent["at"], token):
         position -= 1
     events.insert(position, intent)
 
 
-def _end_of_lease(events: list[Event], generation: int) -> int:
+def _end_of_lease(events: list[Event], token: int) -> int:
     for position, event in enumerate(events):
-        if event.get("generation") == generation and event["event"] not in _OF_EFFECTS:
+        if event["event"] not in _OF_EFFECTS and _is_ending(event) and _token(event) == token:
             return position
     return len(events)
 
 
-def _comes_after(event: Event, at: int, generation: int) -> bool:
-    other = event.get("generation")
-    return (event["at"] or 0) > at and not (type(other) is int and other < generation)
+def _comes_after(event: Event, at: int, token: int) -> bool:
+    other = _token(event)
+    return (event["at"] or 0) > at and not (other is not None and other < token)
+
+
+def _is_ending(event: Event) -> bool:
+    """A late call names a token too, and ends nothing."""
+    return "to" in event
+
+
+def _token(event: Event) -> int | None:
+    """The fencing token of an event, by which leases are told apart, also those of an earlier task of the same id."""
+    token = event.get("token")
+    return int(token) if isinstance(token, str) and token.isdecimal() and len(token) <= _TOKEN_DIGITS else None

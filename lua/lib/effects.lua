@@ -1,11 +1,26 @@
 -- Uses     handler evidence
--- Exports  read_effect open_effect note_beginning note_outcome close_effect testify
+-- Exports  NO_TRY is_spent spent_with read_effect open_effect note_begin note_outcome close_effect return_effect
+-- Exports  testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
 -- both times, and the generation that left it open before (0: none) · the name · the outcome · testimony that came after
 -- the lease was lost. `open_effects` of the task counts those without outcome, over all attempts; the implicit effect
 -- `handler` is counted too, but lives in the task's own hash.
+
+-- In place of a nonce: no try of this lease is under way, and one of an earlier lease is in doubt.
+local NO_TRY = '-'
+
+-- Whether a nonce is that of an earlier try of the lease, which certainly did not happen: a late copy of it must not
+-- begin again.
+local function is_spent(record, nonce)
+  return string.find(record.spent .. ',', ',' .. nonce .. ',', 1, true)
+end
+
+-- The nonces of the lease's tries that are over; a copy that comes later than so many more is not known.
+local function spent_with(record)
+  return string.sub(',' .. record.nonce .. record.spent, 1, LIMIT.spent_nonces)
+end
 
 -- Stored forms by task and key: later lines of a call see what it has planned.
 local effect_texts = {}
@@ -44,14 +59,16 @@ end
 
 local function line_of(event, at, key, record)
   return '{"event":"' .. event .. '","at":' .. at .. ',"effect":' .. json_string(key) .. ',"generation":'
-    .. record.generation .. ',"name":' .. json_string(record.name) .. ',"digest":' .. json_string(record.digest)
-    .. ',"again":' .. (record.left_open_by == '0' and 'false' or 'true')
+    .. record.generation .. ',"token":"' .. record.token .. '","name":' .. json_string(record.name) .. ',"digest":'
+    .. json_string(record.digest) .. ',"again":' .. (record.left_open_by == '0' and 'false' or 'true')
 end
 
 -- The beginning of an effect becomes evidence when its outcome is known, in one line with it, or when somebody else
 -- decides it or begins it anew; until then its record tells.
-local function note_beginning(task, key, record)
-  note(task.id, line_of('intent', record.opened_at, key, record) .. '}')
+local function note_begin(task, key, record)
+  if record.nonce ~= NO_TRY then
+    note(task.id, line_of('intent', record.opened_at, key, record) .. '}')
+  end
 end
 
 local function note_outcome(task, key, record, verdict)
@@ -64,7 +81,7 @@ end
 local function open_effect(task, call, before, spent)
   local again = before and before.state == 'open'
   if again then
-    note_beginning(task, call.key, before)
+    note_begin(task, call.key, before)
   else
     increase(task, 'open_effects')
     if not before then
@@ -84,6 +101,13 @@ local function close_effect(task, key, record, verdict, outcome)
   end
   write_effect(task, key, record)
   close_one(task)
+end
+
+-- A try that did not happen says nothing of the one that an earlier lease had left open: that one is in doubt again.
+local function return_effect(task, key, record)
+  record.spent = spent_with(record)
+  record.nonce, record.generation, record.left_open_by = NO_TRY, record.left_open_by, '0'
+  write_effect(task, key, record)
 end
 
 -- What a worker says of its effect after it has lost the lease: kept, and changing nothing else.

@@ -122,6 +122,8 @@ def gather(session: Session, task_id: str) -> Facts:
     score, doubt, ahead = session.read(
         ("ZSCORE", index, task_id), ("ZSCORE", unsettled, task_id), ("ZRANK", index, task_id)
     )
+    # An earlier task of the same id has left lines of its own.
+    lines = [line for line in lines if (line.get("at") or 0) >= task.created_at]
     last_event = lines[-1].get("at") if lines else None
     with reading(f"a score of task {task_id}"):
         doubt_since = int(float(doubt)) if doubt is not None else None

@@ -11,7 +11,7 @@ from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
 from redislease.commands.hold import FIRST_GROUP, batch, each, held
 from redislease.effect_records import HANDLER
-from redislease.errors import InvalidInput, PayloadInvalid, PayloadTooLarge
+from redislease.errors import InvalidInput
 from redislease.handle import Handle
 from redislease.models import Lost
 from redislease.scripts import shipped
@@ -91,14 +91,18 @@ def encode_outcome(value: Any) -> bytes:
 
     One over 16 KiB, or one that is not JSON, is stored as its type, length and digest.
     """
+    return stored_outcome(value)[0]
+
+
+def stored_outcome(value: Any) -> tuple[bytes, bytes | None]:
+    """The stored form of an outcome, and the whole of it as JSON; None for what is not JSON."""
     try:
         whole = encoding.to_json(value, "outcome", max_bytes=limits.PAYLOAD_BYTES * 64)
-    except (PayloadInvalid, PayloadTooLarge):
-        whole = _described(value).encode("utf-8", "replace")
-        return _digest_only(value, whole)
+    except Exception:  # noqa: BLE001 - it may do anything while it is written, and has happened all the same
+        return _digest_only(value, _described(value).encode("utf-8", "replace")), None
     if len(whole) > limits.OUTCOME_BYTES:
-        return _digest_only(value, whole)
-    return b'{"value":' + whole + b"}"
+        return _digest_only(value, whole), whole
+    return b'{"value":' + whole + b"}", whole
 
 
 def _described(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from redislease import effect_records, encoding, limits, timeline, validation
 from redislease.commands.replies import text
 from redislease.effect_records import EffectRecord, Kept
-from redislease.errors import InvalidInput, TaskUnknown, reading
+from redislease.errors import InvalidInput, ServerError, TaskUnknown, reading
 from redislease.flow import Flow, Read
 from redislease.flows.context import QueueContext
 from redislease.keys import STATES
@@ -122,7 +122,15 @@ def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:
     """The evidence of a task in the order in which it was written, also after the task itself was purged."""
     checked = validation.task_id(task_id)
     keys = context.keys
-    lines, stored = yield Read([("LRANGE", keys.evidence(checked), 0, -1), ("HGETALL", keys.effects(checked))])
+    log = ("LRANGE", keys.evidence(checked), 0, -1)
+    try:
+        lines, stored = yield Read([log, ("HGETALL", keys.effects(checked))])
+    except ServerError as trouble:
+        if type(trouble) is not ServerError:
+            raise
+        # A key of a foreign type hides its effects, and not what the log tells.
+        (lines,) = yield Read([log])
+        return [*timeline.of_task(lines, {}), timeline.unreadable(str(trouble))]
     return timeline.of_task(lines, stored)
 
 

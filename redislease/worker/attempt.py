@@ -10,9 +10,9 @@ from typing import Any
 
 from redislease.async_lease import AsyncLease
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import LeaseLost, QueuePaused, ServerOutOfMemory
+from redislease.errors import LeaseLost
 from redislease.lease import Lease
-from redislease.lease_core import LeaseCore
+from redislease.lease_core import PUT_OFF_S, LeaseCore
 from redislease.task import BoundTask
 from redislease.worker.context import lease_of_handler
 
@@ -20,7 +20,6 @@ LOG = logging.getLogger("redislease.worker")
 
 Verb = Completion | Failure | Return
 
-PUT_OFF_MS = 5_000
 STUBBORN_S = 5.0
 SHUTDOWN = "shutdown"
 """Why a plain function finds its lease lost when the grace of a shutdown is over."""
@@ -135,9 +134,8 @@ class Attempt:
         if self.stopped and isinstance(problem, asyncio.CancelledError):
             # It was told that its time is over, and then the lease was renewed after all.
             return lease.giving_back(interrupted=True)
-        if isinstance(problem, QueuePaused | ServerOutOfMemory) or problem is lease._trouble:
-            # An effect was refused for a reason that is not the task's: it comes back, and no failure is counted.
-            return Return(lease._handle, delay_ms=PUT_OFF_MS, interrupted=True, fresh=True)
+        if lease.is_put_off_by(problem):
+            return lease.giving_back(PUT_OFF_S, interrupted=True)
         return lease.failure(problem)
 
     # Being stopped

@@ -61,6 +61,7 @@ class Effect(NamedTuple):
         outcome: What was recorded.
         late: There is testimony of a holder that had lost its lease.
         spent: The nonces that it replaced in the same attempt.
+        again: An earlier lease had left it open.
     """
 
     task: bytes
@@ -72,6 +73,7 @@ class Effect(NamedTuple):
     outcome: bytes = b""
     late: bool = False
     spent: tuple[bytes, ...] = ()
+    again: bool = False
 
 
 class Decision(NamedTuple):
@@ -213,6 +215,13 @@ class Ghost(NamedTuple):
             return self.forget(task, key)
         digest = b"-" if verdict == b"not_done" else effect.digest
         return self.record(effect._replace(state=verdict, digest=digest, outcome=outcome))
+
+    def give_up(self, task: bytes, key: bytes) -> Ghost:
+        """The same after a try that did not happen: of one that an earlier lease had begun it says nothing."""
+        effect = self.effect(task, key)
+        if effect is None or not effect.again:
+            return self.close(task, key, b"not_done", b"")
+        return self.record(effect._replace(nonce=b"-", spent=(effect.nonce, *effect.spent), again=False))
 
     def decide(self, decision: Decision, remembered: int) -> Ghost:
         """The same after a decision that was accepted; the one before it on the same task no longer stands."""

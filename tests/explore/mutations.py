@@ -147,7 +147,11 @@ MUTATIONS = (
         "an intent sent twice is another one", "intent.lua", "if granted_before(record, call) then", "if false then",
         EFFECTS,
     ),
-    Mutation("a try that was given up is begun again", "intent.lua", " or is_spent(record, call)", "", EFFECTS),
+    Mutation(
+        "a try that was given up closes an earlier one", "outcome.lua",
+        "if verdict == 'not_done' and record.left_open_by ~= '0' then", "if false then", EFFECTS,
+    ),
+    Mutation("a try that was given up is begun again", "intent.lua", " or is_spent(record, call.nonce)", "", EFFECTS),
     Mutation("an intent is not counted", "lib/effects.lua", "    increase(task, 'open_effects')\n", "", EFFECTS),
     Mutation("an outcome is not counted", "lib/effects.lua", "  close_one(task)\n", "", EFFECTS),
     Mutation(

@@ -102,10 +102,19 @@ class EffectRecord(NamedTuple):
         """The field."""
         return b"\n".join((b" ".join(self[:8]), *self[8:]))
 
-    def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bool, tuple[bytes, ...]]:
+    def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bool, tuple[bytes, ...], bool]:
         """What its callers know of it, in the order of `ghost.Effect` behind task and key."""
         nonce, *spent = self.nonce.split(b",")
-        return self.state, int(self.token), nonce, self.digest, self.outcome, self.late != b"", tuple(spent)
+        return (
+            self.state,
+            int(self.token),
+            nonce,
+            self.digest,
+            self.outcome,
+            self.late != b"",
+            tuple(spent),
+            self.left_open_by != b"0",
+        )
 
 
 def effect_record(text: bytes) -> EffectRecord:

@@ -7,10 +7,7 @@ from typing import Any
 
 from .queue import ModelQueue
 from .refusal import Outcome, refusal
-from .task import Held, ModelEffect, ModelTask
-
-SPENT_KEPT = 8
-"""So many earlier calls of an attempt at an effect are recognised when they come late."""
+from .task import NO_TRY, Held, ModelEffect, ModelTask
 
 
 def _refused(queue: ModelQueue, held: Held, verb: str) -> Outcome | None:
@@ -103,14 +100,15 @@ def intend(queue: ModelQueue, held: Held, key: str, nonce: str, request: Any) ->
         if answer:
             return "intent", answer
     left_open_by = record.generation if record and record.state == "open" else None
-    spent = (record.nonce, *record.spent)[:SPENT_KEPT] if record and mine else ()
+    spent = record.over() if record and mine else ()
     task.effects[key] = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by, spent=spent)
     return "intent", "again" if left_open_by else "open"
 
 
 def _met(task: ModelTask, record: ModelEffect, mine: bool, nonce: str, request: Any) -> str | None:
     """What is answered about an effect that was begun before; None: go ahead."""
-    if mine and (nonce in (record.nonce, *record.spent) or record.state != "not_done"):
+    under_way = record.state != "not_done" and record.nonce != NO_TRY
+    if mine and (nonce in (record.nonce, *record.spent) or under_way):
         return "reused"
     if record.state == "not_done":
         return None
@@ -128,6 +126,8 @@ def tell(queue: ModelQueue, held: Held, key: str, nonce: str, verdict: str, outc
     mine = record is not None and (record.token, record.nonce) == (held.token, nonce)
     if record and mine and (record.state, record.outcome) == (verdict, outcome):
         return "told", "ok"
+    if record and record.token == held.token and verdict == "not_done" and nonce in record.spent:
+        return "told", "ok"
     if refused := _refused(queue, held, "outcome"):
         if record and mine and record.state == "open" and record.testimony is None:
             record.testimony = verdict, outcome
@@ -136,5 +136,10 @@ def tell(queue: ModelQueue, held: Held, key: str, nonce: str, verdict: str, outc
         return "told", "unknown_effect"
     if record.state != "open":
         return "told", "closed"
-    record.state, record.outcome = verdict, outcome
+    if verdict == "not_done" and record.left_open_by:
+        # What an earlier lease had begun is in doubt again.
+        record.spent, record.nonce = record.over(), NO_TRY
+        record.generation, record.left_open_by = record.left_open_by, None
+    else:
+        record.state, record.outcome = verdict, outcome
     return "told", "ok"

@@ -108,7 +108,8 @@ def resolve(
     in_doubt = task.status == "reconciling" or (task.unsettled_since is not None and decision != "retry")
     if not in_doubt:
         return _not_now(task, "status")
-    if decision == "retry" and set(task.open_keys) - set(found):
+    decides_nothing = task.unsettled_since is not None and not found
+    if decides_nothing or (decision == "retry" and set(task.open_keys) - set(found)):
         return _not_now(task, "open_effects")
     if wrong := _not_open(task, found):
         return wrong

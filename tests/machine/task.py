@@ -20,6 +20,12 @@ class Held:
     token: int
 
 
+SPENT_KEPT = 8
+"""So many earlier calls of an attempt at an effect are recognised when they come late."""
+NO_TRY = "-"
+"""In place of a nonce: no try of this lease is under way, and one of an earlier lease is in doubt."""
+
+
 @dataclass
 class ModelEffect:
     """An effect that was begun: by which attempt, in which call (after which others of it), for which request."""
@@ -33,6 +39,10 @@ class ModelEffect:
     left_open_by: int | None = None
     testimony: tuple[str, Any] | None = None
     spent: tuple[str, ...] = ()
+
+    def over(self) -> tuple[str, ...]:
+        """The nonces of the lease's tries that are over, the last first."""
+        return self.spent if self.nonce == NO_TRY else (self.nonce, *self.spent)[:SPENT_KEPT]
 
 
 @dataclass(frozen=True)

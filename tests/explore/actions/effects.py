@@ -73,7 +73,7 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     if record is None:
         return (b"open", b""), asked
     spent = asked.nonce == record.nonce or asked.nonce in record.spent
-    if mine and (spent or record.state != b"not_done"):
+    if mine and (spent or (record.state != b"not_done" and record.nonce != b"-")):
         return (b"reused", record.digest), None
     if record.state == b"not_done":
         return (b"open", b""), asked._replace(spent=(record.nonce, *record.spent) if mine else ())
@@ -83,7 +83,7 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
         return (b"done", record.outcome), None
     if view.scope.task(lease.task).side_effect == "non_idempotent":
         return (b"ambiguous", record.digest), None
-    return (b"open", b"again"), asked
+    return (b"open", b"again"), asked._replace(spent=record.spent if mine else (), again=True)
 
 
 @action
@@ -99,8 +99,9 @@ class Record(Action):
             if record is None:
                 continue
             if record.token == lease.token:
-                yield position, record.nonce.decode(), "done"
-                yield position, record.nonce.decode(), "not_done"
+                nonce = record.spent[0] if record.nonce == b"-" else record.nonce
+                yield position, nonce.decode(), "done"
+                yield position, nonce.decode(), "not_done"
             yield position, "n0", "done"
 
     def perform(self, view: View, call: Caller, *parameters: Any) -> Outcome:
@@ -117,7 +118,9 @@ class Record(Action):
         record = view.ghost.effect(lease.task, KEY.encode())
         mine = record is not None and (record.token, record.nonce) == (lease.token, nonce.encode())
         outcome.refused = True
-        if record and mine and (record.state, record.outcome) == (verdict.encode(), told):
+        given_up = record is not None and record.token == lease.token and nonce.encode() in record.spent
+        repeated = mine and record is not None and (record.state, record.outcome) == (verdict.encode(), told)
+        if repeated or (given_up and verdict == "not_done"):
             expect(outcome, answer[0] == b"ok" and answer[2] == b"replay", f"G7: an outcome was answered {answer}")
         elif not lease.holds(view.now):
             right = refusal(view, lease, b"outcome")
@@ -132,5 +135,7 @@ class Record(Action):
         else:
             expect(outcome, answer[0] == b"ok" and answer[2] == b"", f"an outcome was answered {answer}")
             outcome.refused = False
-            outcome.ghost = view.ghost.close(lease.task, KEY.encode(), verdict.encode(), told)
+            ghost, key = view.ghost, KEY.encode()
+            done = verdict == "done"
+            outcome.ghost = ghost.close(lease.task, key, b"done", told) if done else ghost.give_up(lease.task, key)
         return outcome
