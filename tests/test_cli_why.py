@@ -69,6 +69,19 @@ def test_ready_again(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) 
     assert told["since"] == at
 
 
+def test_an_earlier_task_of_the_same_id_is_another(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    plain_queue.enqueue("mail", side_effect="non_idempotent", task_id="mine")
+    plain_queue.claim()
+    clock.advance_ms(60_001)
+    plain_queue.reap()
+    plain_queue.resolve("mine", "done", by="ann", reason="seen")
+    clock.advance_ms(61_000)
+    plain_queue.purge(completed=0)
+    plain_queue.enqueue("mail", side_effect="read_only", task_id="mine")
+    plain_queue.claim()[0].complete()
+    assert "ann" not in why(cli, "mine")["text"]
+
+
 def test_scheduled(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
     task_id = plain_queue.enqueue("mail", side_effect="idempotent").id
     plain_queue.claim()[0].fail("boom", delay=100)
