@@ -74,7 +74,7 @@ def test_an_earlier_task_of_the_same_id_is_another(cli: CommandLine, plain_queue
     plain_queue.claim()
     clock.advance_ms(60_001)
     plain_queue.reap()
-    plain_queue.resolve("mine", "done", by="ann", reason="seen")
+    plain_queue.resolve("mine", "done", by="ann", reason="seen", effects={"handler": "done"})
     clock.advance_ms(61_000)
     plain_queue.purge(completed=0)
     plain_queue.enqueue("mail", side_effect="read_only", task_id="mine")
