@@ -67,7 +67,8 @@ def test_evidence_has_a_budget_and_counts_beyond_it(queue: Any, redis_client: re
     for _ in range(20):
         queue.claim()[0].release()
     queue.claim()[0].complete()
-    assert len(queue.evidence(task.id)) == 1_000
+    *kept, last = queue.evidence(task.id)
+    assert (len(kept), last) == (1_000, {"event": "not_kept", "at": None, "lines": 11})
     assert b'"dropped":11' in redis_client.lindex(keys.evidence(task.id), 0)
 
 
