@@ -212,7 +212,8 @@ class TooManyEffects(EffectError):
 class NotDone(RedisLeaseError):
     """Raise this where an effect certainly never left: it is closed as not done, and may be tried again.
 
-    It speaks of the innermost effect that it leaves; for one around that it is an exception like any other.
+    It speaks of the innermost effect that it leaves; for one around that it is an exception like any other. Where it
+    leaves a handler without having met an effect, it speaks of the attempt, as `fail(not_done=True)` does.
 
     Attributes:
         heard: Whether an effect was closed by it.

@@ -12,7 +12,7 @@ from redislease import encoding, limits, local_clock, validation
 from redislease.backoff import Backoff
 from redislease.commands.hold import raise_lost
 from redislease.commands.settle import Completion, Failure, Return
-from redislease.errors import InvalidInput, LeaseLost, QueuePaused, RedisLeaseError, ServerOutOfMemory, reading
+from redislease.errors import InvalidInput, LeaseLost, NotDone, QueuePaused, RedisLeaseError, ServerOutOfMemory, reading
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
@@ -280,6 +280,11 @@ class LeaseCore:
         one = self.failure(error, retry=retry, delay=delay, not_done=not_done)
         answer = yield from settling.fail(one, self._patience_s())
         return self._ended(answer)
+
+    @staticmethod
+    def says_not_done(problem: BaseException) -> bool:
+        """Whether an exception says that nothing happened, and not only that some effect inside did not."""
+        return isinstance(problem, NotDone) and not problem.heard
 
     def is_put_off_by(self, problem: BaseException) -> bool:
         """Whether an effect was refused for a reason that is not the task's: it comes back, and counts no failure."""

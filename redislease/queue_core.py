@@ -169,7 +169,7 @@ def end_of_block(lease: LeaseCore, problem: BaseException | None) -> Flow[Settle
     if lease.is_put_off_by(problem):
         return _quietly(lease._release(PUT_OFF_S, True))
     if isinstance(problem, Exception):
-        return _quietly(lease._fail(problem, True, None, False))
+        return _quietly(lease._fail(problem, True, None, lease.says_not_done(problem)))
     return _quietly(lease._release(None, True))
 
 

@@ -48,6 +48,17 @@ class TestRaising:
             lease.run_effect("pay", action)
         assert states(queue, lease.id) == {"pay": "not_done"}
 
+    @pytest.mark.parametrize(("inside", "to"), [(False, "scheduled"), (True, "reconciling")])
+    def test_out_of_a_handler_it_speaks_of_the_attempt(self, queue: Any, inside: bool, to: str) -> None:
+        """Unless it was about an effect: that one alone did not happen."""
+        task_id = queue.enqueue("pay", side_effect="non_idempotent").id
+        with pytest.raises(NotDone), queue.claim_one() as lease:
+            if inside:
+                with lease.effect("pay"):
+                    raise NotDone("no route")
+            raise NotDone("no route")
+        assert queue.get(task_id).status == to
+
     @pytest.mark.parametrize("attempts", [1, 5])
     def test_a_pause_is_no_failure_of_a_block(self, queue: Any, clock: VirtualClock, attempts: int) -> None:
         task_id = queue.enqueue("pay", side_effect="idempotent", records_effects=True, max_attempts=attempts).id

@@ -136,7 +136,7 @@ class Attempt:
             return lease.giving_back(interrupted=True)
         if lease.is_put_off_by(problem):
             return lease.giving_back(PUT_OFF_S, interrupted=True)
-        return lease.failure(problem)
+        return lease.failure(problem, not_done=lease.says_not_done(problem))
 
     # Being stopped
 
