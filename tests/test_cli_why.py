@@ -69,6 +69,22 @@ def test_ready_again(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) 
     assert told["since"] == at
 
 
+def test_what_has_begun_and_has_no_outcome(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="idempotent", records_effects=True).id
+    (lease,) = plain_queue.claim()
+    with pytest.raises(ZeroDivisionError), lease.effect("pay"):
+        1 / 0  # noqa: B018
+    said = "Begun, and without an outcome: pay (generation 1)."
+    assert said in why(cli, task_id)["text"]
+    lease.fail("no", delay=10)
+    assert said in why(cli, task_id)["text"]
+    clock.advance_ms(10_001)
+    plain_queue.reap()
+    assert said in why(cli, task_id)["text"]
+    plain_queue.claim()[0].run_effect("pay", lambda effect: 1)
+    assert "Begun" not in why(cli, task_id)["text"]
+
+
 def test_an_earlier_task_of_the_same_id_is_another(cli: CommandLine, plain_queue: Queue, clock: VirtualClock) -> None:
     plain_queue.enqueue("mail", side_effect="non_idempotent", task_id="mine")
     plain_queue.claim()

@@ -75,6 +75,12 @@ def _pause(facts: Facts) -> tuple[list[str], list[tuple[str, str]]]:
     return [said], [(facts.command("resume"), "end the pause")]
 
 
+def _begun(facts: Facts) -> str:
+    """What was begun outside and has no outcome yet; '' if that is nothing."""
+    names = ", ".join(f"{effect.key} (generation {effect.generation})" for effect in facts.in_doubt)
+    return f"Begun, and without an outcome: {names}." if names else ""
+
+
 def _scheduled(facts: Facts) -> Told:
     task = facts.task
     failed = f"It failed {task.failures} of {task.max_attempts} times. " if task.failures else ""
@@ -86,6 +92,7 @@ def _scheduled(facts: Facts) -> Told:
         [
             f"It waits until {facts.when(task.available_at)}. {mover}",
             failed + _last_lease(facts),
+            _begun(facts),
             _unstarted(facts),
             *paused,
         ],
@@ -98,7 +105,13 @@ def _ready(facts: Facts) -> Told:
     ahead = counted(facts.ahead, "task") if facts.ahead else "no task"
     worker = (facts.command("workers"), "see whether anybody is there to claim it")
     return (
-        [f"The next free worker takes it; {ahead} ahead of it.", _last_lease(facts), _unstarted(facts), *paused],
+        [
+            f"The next free worker takes it; {ahead} ahead of it.",
+            _last_lease(facts),
+            _begun(facts),
+            _unstarted(facts),
+            *paused,
+        ],
         [*(resume or [worker]), (facts.command("cancel", facts.task.id), "stop it for good")],
     )
 
@@ -125,6 +138,7 @@ def _leased(facts: Facts) -> Told:
             f"The lease ends at {facts.when(task.lease_expires_at)} unless it is renewed; the next claim or reap "
             f"recovers it then.{deadline}",
             waits,
+            _begun(facts),
         ],
         [
             (facts.command("revoke", task.id, "--token", str(task.fencing_token)), "take the lease away"),
