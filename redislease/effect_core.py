@@ -52,10 +52,8 @@ class EffectCore:
         self._nonce = ids.nonce()
         self._digest = NO_REQUEST if request is None else request_digest(request)
         self._answer: Intended | None = None
-        self._closed = False
+        self._verdict = ""
         self._whole: bytes | None = None
-
-    _verdict = ""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key} of {self._lease.id}>"
@@ -155,15 +153,19 @@ class EffectCore:
         one = Verdict(lease._handle, self.key, self._nonce, verdict, outcome)
         (answer,) = yield from until_confirmed(effects.outcome([one]), lease._patience_s())
         effecting.note_recorded(one, answer, lease.note_loss)
-        self._closed, self._verdict = True, verdict
+        self._verdict = verdict
 
     def _record(self, outcome: Any) -> Flow[None]:
         stored, self._whole = effects.stored_outcome(outcome)
         return self._close("done", stored)
 
     @property
+    def _closed(self) -> bool:
+        return self._verdict != ""
+
+    @property
     def _recorded(self) -> bool:
-        return self._closed and self._verdict == "done"
+        return self._verdict == "done"
 
     def _not_done(self, reason: str) -> Flow[None]:
         return self._close("not_done", json.dumps(self._lease._redaction.reason(reason)).encode())
