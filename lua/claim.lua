@@ -10,10 +10,10 @@
 -- ARGV[5]  request_number  1, 2, 3 ... of this owner; the same number claims nothing new
 -- ARGV[6]  started         1: the holder acts at once. Else it says so with an intent of `handler` where that matters:
 --                          for tasks with an implicit effect, and where the grant says `unstarted`
--- Returns  ok more next_due_ms now count width=17 (id name side_effect generation token expires_at lease_ms|''
---          runtime_deadline attempts failures priority idempotency_key retry created_at records_effects unstarted
---          payload)...
--- Returns  paused 0 '' now 0 width=17
+-- Returns  ok more next_due_ms now count width=10 (id name side_effect generation token expires_at attempts created_at
+--          rare payload)...; rare holds a line `NAME VALUE` for each field that most tasks do not have: lease_ms
+--          runtime_deadline failures priority idempotency_key retry records_effects unstarted
+-- Returns  paused 0 '' now 0 width=10
 -- Returns  unknown_worker
 -- Returns  stale_request number
 -- Returns  exhausted what

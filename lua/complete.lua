@@ -9,8 +9,8 @@
 -- ARGV[5]     request_number  of that claim
 -- ARGV[6]     started         of that claim
 -- ARGV[7...]  id owner generation token result result_ref
--- Returns     ok now width=4 count (ok status due|open_effects replay|'')... or (lost reason status generation)..., then
---             what claim returns, if a limit was given
+-- Returns     ok now answer...: `ok STATUS OPEN_EFFECTS`, `ok STATUS OPEN_EFFECTS replay` or
+--             `lost REASON STATUS GENERATION`; then what claim returns, if a limit was given
 -- Uses        acquire
 
 local durable = ARGV[1]
@@ -33,15 +33,14 @@ local function complete(task, result, result_ref)
   return settle(task, COMPLETED)
 end
 
-local reply = { 'ok', now_text, '4', int((#ARGV - 6) / WIDTH) }
+local reply = { 'ok', now_text }
 for first = 7, #ARGV, WIDTH do
   read_to_complete(ARGV[first])
-  local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')
+  local task, answer = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'complete')
   if task then
-    add_four(reply, complete(task, ARGV[first + 4], ARGV[first + 5]))
-  else
-    add_answer(reply, refusal)
+    answer = complete(task, ARGV[first + 4], ARGV[first + 5])
   end
+  reply[#reply + 1] = answer
 end
 commit()
 if limit > 0 then

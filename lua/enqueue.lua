@@ -7,7 +7,7 @@
 -- ARGV[2...]  id nonce name side_effect payload digest idempotency_key priority delay_ms at_ms records_effects lease_ms
 --             max_attempts max_expirations max_runtime_ms max_same_error retry credential
 -- Returns     ok now width=3 (created|existing|task_conflict|key_conflict|exhausted id status)...
--- Uses        moves
+-- Uses        moves evidence
 
 local durable = ARGV[1]
 local WIDTH = 18
@@ -59,9 +59,7 @@ local function create(item)
   end
   if item.nonce ~= '' then
     put(task, 'nonce', item.nonce)
-    if redis.call('EXISTS', prefix .. 'evidence:' .. item.id) == 1 then
-      write('PERSIST', prefix .. 'evidence:' .. item.id)
-    end
+    begin_life(item.id)
   end
   if item.idempotency_key ~= '' then
     local name = 'idempotency:' .. item.idempotency_key

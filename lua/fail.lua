@@ -4,17 +4,18 @@
 -- KEYS[2]     never
 -- ARGV[1]     durable  1: the reply will wait for replicas
 -- ARGV[2...]  id owner generation token cause handler delay_ms fingerprint last_error error
--- Returns     ok now width=4 (ok status due|open_effects replay|'')... or (lost reason status generation)...
+-- Returns     ok now answer...: `ok STATUS DUE|OPEN_EFFECTS`, `ok STATUS DUE|OPEN_EFFECTS replay` or
+--             `lost REASON STATUS GENERATION`
 -- Uses        guard ending
 
 local durable = ARGV[1]
 local WIDTH = 10
 
-local reply = { 'ok', now_text, '4' }
+local reply = { 'ok', now_text }
 for first = 2, #ARGV, WIDTH do
-  local task, refusal = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'fail')
+  local task, answer = guard(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], 'fail')
   if task then
-    add_four(reply, settle(task, {
+    answer = settle(task, {
       verb = 'fail',
       cause = ARGV[first + 4],
       handler = ARGV[first + 5],
@@ -22,10 +23,9 @@ for first = 2, #ARGV, WIDTH do
       fingerprint = ARGV[first + 7],
       last_error = ARGV[first + 8],
       error = ARGV[first + 9],
-    }))
-  else
-    add_answer(reply, refusal)
+    })
   end
+  reply[#reply + 1] = answer
 end
 commit()
 return finish(reply, durable)

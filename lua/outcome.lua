@@ -5,8 +5,8 @@
 -- KEYS[2]     never
 -- ARGV[1]     durable  1: the reply will wait for replicas
 -- ARGV[2...]  id owner generation token key nonce verdict outcome
--- Returns     ok now width=4 (ok status replay|'' '')... or (unknown_effect|closed state '' '')... or
---             (lost reason status generation)...
+-- Returns     ok now answer...: `ok STATUS`, `ok STATUS replay`, `unknown_effect`, `closed STATE` or
+--             `lost REASON STATUS GENERATION`
 -- Uses        guard effects
 
 local durable = ARGV[1]
@@ -19,7 +19,7 @@ local function hear(known, refusal, key, record, token, verdict, outcome)
   end
   note_late(known.id, 'late_outcome', token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
     json_string(verdict))
-  return unpack(refusal)
+  return refusal
 end
 
 local function conclude(id, owner, generation, token, key, nonce, verdict, outcome)
@@ -30,17 +30,17 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   local mine = my_lease and record.nonce == nonce and nonce ~= NO_TRY
   if mine and record.state == verdict and record.outcome == outcome
     or my_lease and verdict == 'not_done' and is_spent(record, nonce) then
-    return 'ok', known.fields.status, 'replay', ''
+    return 'ok ' .. known.fields.status .. ' replay'
   end
   local task, refusal = guard(id, owner, generation, token, 'outcome')
   if not known then
-    return unpack(refusal)
+    return refusal
   elseif not task then
     return hear(known, refusal, key, mine and record, token, verdict, outcome)
   elseif not mine then
-    return 'unknown_effect', '', '', ''
+    return 'unknown_effect'
   elseif record.state ~= 'open' then
-    return 'closed', record.state, '', ''
+    return 'closed ' .. record.state
   end
   note_outcome(task, key, record, verdict)
   if verdict == 'not_done' and record.left_open_by ~= '0' then
@@ -48,13 +48,13 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   else
     close_effect(task, key, record, verdict, outcome)
   end
-  return 'ok', task.fields.status, '', ''
+  return 'ok ' .. task.fields.status
 end
 
-local reply = { 'ok', now_text, '4' }
+local reply = { 'ok', now_text }
 for first = 2, #ARGV, WIDTH do
-  add_four(reply, conclude(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], ARGV[first + 4],
-    ARGV[first + 5], ARGV[first + 6], ARGV[first + 7]))
+  reply[#reply + 1] = conclude(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3], ARGV[first + 4],
+    ARGV[first + 5], ARGV[first + 6], ARGV[first + 7])
 end
 commit()
 return finish(reply, durable)

@@ -4,7 +4,7 @@
 -- KEYS[2]     never
 -- ARGV[1]     durable  1: make one replicated write in any case
 -- ARGV[2...]  id owner generation token number body
--- Returns     ok now width=4 (ok status '' '')... or (lost reason status generation)...
+-- Returns     ok now answer...: `ok STATUS` or `lost REASON STATUS GENERATION`
 -- Uses        guard
 
 local durable = ARGV[1]
@@ -18,7 +18,7 @@ local function is_newer(id, token, number)
   return old_token ~= token or tonumber(number) > tonumber(old_number)
 end
 
-local reply = { 'ok', now_text, '4' }
+local reply = { 'ok', now_text }
 for first = 2, #ARGV, WIDTH do
   local id, token, number = ARGV[first], ARGV[first + 3], ARGV[first + 4]
   read_briefly(id)
@@ -27,9 +27,9 @@ for first = 2, #ARGV, WIDTH do
     if is_newer(id, token, number) then
       put_value('progress', id, token .. ' ' .. number .. ' ' .. now_text .. ' ' .. ARGV[first + 5])
     end
-    answer = { 'ok', task.fields.status, '', '' }
+    answer = 'ok ' .. task.fields.status
   end
-  add_answer(reply, answer)
+  reply[#reply + 1] = answer
 end
 commit()
 return finish(reply, durable)

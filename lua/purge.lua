@@ -29,6 +29,7 @@ local function forget_evidence(id)
   elseif evidence_ms == 0 then
     write('DEL', key)
   else
+    forget_old_lines(id, now - evidence_ms)
     write('PEXPIRE', key, int(evidence_ms))
   end
 end

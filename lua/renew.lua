@@ -4,7 +4,7 @@
 -- KEYS[2]     never
 -- ARGV[1]     durable  1: make one replicated write in any case
 -- ARGV[2...]  id owner generation token lease_ms
--- Returns     ok now width=4 (ok|capped expires_at remaining_ms '')... or (lost reason status generation)...
+-- Returns     ok now answer...: `ok|capped EXPIRES_AT REMAINING_MS` or `lost REASON STATUS GENERATION`
 -- Uses        guard workers
 
 local durable = ARGV[1]
@@ -45,10 +45,10 @@ local function renew(task, asked)
   put(task, 'renewed_at', now_text)
   increase(task, 'renewals')
   enter('leased', expires, task.id)
-  return { word, int(expires), int(expires - now), '' }
+  return word .. ' ' .. int(expires) .. ' ' .. int(expires - now)
 end
 
-local reply = { 'ok', now_text, '4' }
+local reply = { 'ok', now_text }
 local seen = {}
 for first = 2, #ARGV, WIDTH do
   local owner = ARGV[first + 1]
@@ -63,7 +63,7 @@ for first = 2, #ARGV, WIDTH do
       end
     end
   end
-  add_answer(reply, answer)
+  reply[#reply + 1] = answer
 end
 commit()
 return finish(reply, durable)

@@ -30,19 +30,20 @@ local GOES_TO = { done = 'completed', retry = 'ready', dead = 'dead' }
 
 local WIDTH = 3
 
-local function is_open(task, key)
+-- Whether there is something to decide about an effect: it is open, or nobody can read whether it is.
+local function is_undecided(task, key)
   if key == 'handler' then
     return task.fields.handler_open
   end
   local record = read_effect(task, key)
-  return record and record.state == 'open'
+  return record and (record.state == 'open' or record.state == 'unreadable')
 end
 
 -- An effect of an ended task may have been decided by somebody else a moment ago.
 local function not_open(task)
   for first = 9, #ARGV, WIDTH do
     local key = ARGV[first]
-    if not is_open(task, key) then
+    if not is_undecided(task, key) then
       local existed = key == 'handler' or read_effect(task, key)
       if existed and TERMINAL[task.fields.status] and task.fields.decided then
         return conflict(task, 'effect')
@@ -52,8 +53,22 @@ local function not_open(task)
   end
 end
 
+-- How many effects a decision leaves open. One that nobody can read may have been closed before.
 local function still_open_after(task)
-  return number_of(task, 'open_effects') - (#ARGV - 8) / WIDTH
+  local closed, unreadable = 0, 0
+  for first = 9, #ARGV, WIDTH do
+    local key = ARGV[first]
+    local record = key ~= 'handler' and read_effect(task, key)
+    if record and record.state == 'unreadable' then
+      unreadable = unreadable + 1
+    else
+      closed = closed + 1
+    end
+  end
+  if unreadable > 0 then
+    closed = closed + math.min(unreadable, unreadable_open(task))
+  end
+  return number_of(task, 'open_effects') - closed
 end
 
 -- Closes the effects that were looked into; answers them as JSON.

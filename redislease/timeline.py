@@ -49,7 +49,7 @@ def of_task(stored: Iterable[bytes], effects: Mapping[bytes, bytes]) -> list[Eve
             _put_where_it_happened(events, {"event": "intent", "at": began} | _beginning_of(event))
             events.append({name: value for name, value in event.items() if name not in ("name", "digest", "again")})
         elif event["event"] == "intent":
-            _put_where_it_happened(events, event)
+            _put_where_it_happened(events, {"event": "intent", "at": event["at"]} | _beginning_of(event))
         else:
             events.append(event)
     for key, record in effects.items():
@@ -84,8 +84,10 @@ def _is_time(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**53
 
 
-def _beginning_of(outcome: Event) -> Event:
-    return {name: outcome[name] for name in _BEGINNING if name in outcome}
+def _beginning_of(line: Event) -> Event:
+    """How an effect began. One is called like its key, and begun for the first time, unless its line says otherwise."""
+    told = {"name": line.get("effect"), "again": False} | line
+    return {name: told[name] for name in _BEGINNING if name in told}
 
 
 def _intent(key: str, stored: bytes) -> Event:

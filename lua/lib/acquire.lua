@@ -10,8 +10,27 @@ local function forget_renewals(task)
   drop(task, 'longest_gap_ms')
 end
 
+-- What most tasks do not have, as a claim answers it: lines of a name and a value.
+local RARE = { 'lease_ms', 'runtime_deadline', 'failures', 'priority', 'idempotency_key', 'retry', 'records_effects',
+  'unstarted' }
+
+local function rare_fields(fields)
+  local lines = {}
+  for _, name in ipairs(RARE) do
+    if fields[name] then
+      lines[#lines + 1] = name .. ' ' .. fields[name]
+    end
+  end
+  return table.concat(lines, '\n')
+end
+
+local function has_rare_fields(fields)
+  return fields.records_effects or fields.idempotency_key or fields.priority or fields.failures or fields.lease_ms
+    or fields.retry or fields.runtime_deadline or fields.unstarted
+end
+
 -- One task as claim answers it, for a new lease and for its replay.
-local GRANT_WIDTH = 17
+local GRANT_WIDTH = 10
 
 local function add_grant(reply, task, payload)
   local fields = task.fields
@@ -22,17 +41,10 @@ local function add_grant(reply, task, payload)
   reply[size + 4] = fields.claim_generation
   reply[size + 5] = fields.fencing_token
   reply[size + 6] = fields.lease_expires_at
-  reply[size + 7] = fields.lease_ms or ''
-  reply[size + 8] = fields.runtime_deadline or ''
-  reply[size + 9] = fields.attempts or '0'
-  reply[size + 10] = fields.failures or '0'
-  reply[size + 11] = fields.priority or '0'
-  reply[size + 12] = fields.idempotency_key or ''
-  reply[size + 13] = fields.retry or ''
-  reply[size + 14] = fields.created_at or ''
-  reply[size + 15] = fields.records_effects or ''
-  reply[size + 16] = fields.unstarted or ''
-  reply[size + 17] = payload or ''
+  reply[size + 7] = fields.attempts or '0'
+  reply[size + 8] = fields.created_at or '0'
+  reply[size + 9] = has_rare_fields(fields) and rare_fields(fields) or ''
+  reply[size + 10] = payload or ''
 end
 
 local function payloads_of(ids, first, last)
@@ -139,7 +151,7 @@ end
 -- their width. The grants follow. Answers where the head begins in the reply, less one.
 local function begin_answer(reply, word)
   local base = #reply
-  add_answer(reply, { word, '1', '', now_text, '0', int(GRANT_WIDTH) })
+  add_values(reply, { word, '1', '', now_text, '0', int(GRANT_WIDTH) })
   return base
 end
 
@@ -195,11 +207,11 @@ local function acquire(reply, owner, lane, limit, request_number, started)
   local behind = sweep(limit)
   local worker = read_worker(owner, request_number)
   if not worker then
-    return add_answer(reply, { 'unknown_worker' })
+    return add_values(reply, { 'unknown_worker' })
   end
   local number, first_token, ids = string.match(worker.record, '^(%d+) (%d+) (.*)$')
   if number and tonumber(number) > tonumber(request_number) then
-    return add_answer(reply, { 'stale_request', number })
+    return add_values(reply, { 'stale_request', number })
   elseif number == request_number then
     local base = begin_answer(reply, 'ok')
     reply[base + 5] = int(replay_grants(reply, worker, first_token, ids))
@@ -209,7 +221,7 @@ local function acquire(reply, owner, lane, limit, request_number, started)
   if pause ~= '' then
     return acquire_paused(reply, worker, limit, request_number)
   elseif not fence_allows(limit) then
-    return add_answer(reply, { 'exhausted', 'fence' })
+    return add_values(reply, { 'exhausted', 'fence' })
   end
   local base = begin_answer(reply, 'ok')
   local more, amount = lease_head(reply, worker, lane, limit, request_number, started)

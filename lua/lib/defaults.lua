@@ -1,6 +1,9 @@
 -- The constants of the protocol. A field that a task does not store means the value here, so a value here never changes
 -- without a new LAYOUT; redislease/limits.py states the same numbers and a test compares them.
 
+-- Every script uses these many times over, and a local is found sooner than a global.
+local redis, KEYS, ARGV, string, tonumber, unpack = redis, KEYS, ARGV, string, tonumber, unpack
+
 local LAYOUT = '1'
 
 local DEFAULT = {

@@ -1,6 +1,6 @@
 -- Uses     handler evidence
--- Exports  NO_TRY is_spent spent_with read_effect open_effect note_begin note_outcome close_effect return_effect
--- Exports  testify
+-- Exports  NO_TRY is_spent spent_with read_effect unreadable_open open_effect note_begin note_outcome close_effect
+-- Exports  return_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
@@ -22,33 +22,83 @@ local function spent_with(record)
   return string.sub(',' .. record.nonce .. record.spent, 1, LIMIT.spent_nonces)
 end
 
--- Stored forms by task and key: later lines of a call see what it has planned.
-local effect_texts = {}
+-- What a call has read or planned: kept with the task for the effect that it met last, and here, by task and key, for
+-- those before.
+local earlier_texts = {}
 
-local function parse_effect(text)
+local function keep_text(task, key, text)
+  if task.effect and task.effect ~= key then
+    earlier_texts[task.id .. ' ' .. task.effect] = task.effect_text
+  end
+  task.effect, task.effect_text = key, text
+end
+
+local function effects_key(task)
+  return prefix .. 'effects:' .. task.id
+end
+
+-- The stored form of an effect, or false. Later lines of a call see what it has planned.
+local function effect_text(task, key)
+  if task.effect == key then
+    return task.effect_text
+  end
+  local text = task.effect and earlier_texts[task.id .. ' ' .. key]
+  if text == nil then
+    text = redis.call('HGET', effects_key(task), key)
+  end
+  keep_text(task, key, text)
+  return text
+end
+
+local EFFECT_STATES = { open = true, done = true, not_done = true }
+
+-- A record that nobody can read: an attempt of which nothing is known may have begun the effect.
+local function unreadable_record(key)
+  return {
+    state = 'unreadable', token = '0', generation = '1', nonce = NO_TRY, spent = '', digest = '-', opened_at = '0',
+    closed_at = '0', left_open_by = '0', name = key, outcome = '', late = '',
+  }
+end
+
+local function parse_effect(key, text)
   local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by, name, outcome, late = string.match(
     text, '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
+  if not EFFECT_STATES[state] then
+    return unreadable_record(key)
+  end
   return {
     state = state, token = token, generation = generation, nonce = nonce, spent = spent, digest = digest,
-    opened_at = opened_at, closed_at = closed_at, left_open_by = left_open_by, name = name or '', outcome = outcome or '',
-    late = late or '',
+    opened_at = opened_at, closed_at = closed_at, left_open_by = left_open_by, name = name, outcome = outcome,
+    late = late,
   }
 end
 
 -- The record of an effect, or nil.
 local function read_effect(task, key)
-  local place = task.id .. ' ' .. key
-  local text = effect_texts[place]
-  if text == nil then
-    text = redis.call('HGET', prefix .. 'effects:' .. task.id, key)
-    effect_texts[place] = text
+  local text = effect_text(task, key)
+  return text and parse_effect(key, text) or nil
+end
+
+-- How many more effects of the task are open than its readable records tell of.
+local function unreadable_open(task)
+  local left = number_of(task, 'open_effects') - (task.fields.handler_open and 1 or 0)
+  local flat = redis.call('HGETALL', effects_key(task))
+  for position = 1, #flat, 2 do
+    if read_effect(task, flat[position]).state == 'open' then
+      left = left - 1
+    end
   end
-  return text and parse_effect(text) or nil
+  return math.max(left, 0)
+end
+
+-- Whether an effect counts among the open ones of its task.
+local function is_open(task, record)
+  return record.state == 'open' or record.state == 'unreadable' and unreadable_open(task) > 0
 end
 
 local function write_text(task, key, text)
-  effect_texts[task.id .. ' ' .. key] = text
-  write('HSET', prefix .. 'effects:' .. task.id, key, text)
+  keep_text(task, key, text)
+  write_field(effects_key(task), key, text)
 end
 
 local function write_effect(task, key, record)
@@ -57,16 +107,22 @@ local function write_effect(task, key, record)
     .. record.left_open_by .. '\n' .. record.name .. '\n' .. record.outcome .. '\n' .. record.late)
 end
 
+-- An effect is called like its key unless the line says otherwise, and begun for the first time.
 local function line_of(event, at, key, record)
-  return '{"event":"' .. event .. '","at":' .. at .. ',"effect":' .. json_string(key) .. ',"generation":'
-    .. record.generation .. ',"token":"' .. record.token .. '","name":' .. json_string(record.name) .. ',"digest":'
-    .. json_string(record.digest) .. ',"again":' .. (record.left_open_by == '0' and 'false' or 'true')
+  local line = '{"event":"' .. event .. '","at":' .. at .. ',"effect":' .. json_string(key) .. ',"generation":'
+    .. record.generation .. ',"token":"' .. record.token .. '","digest":' .. json_string(record.digest)
+  if record.name ~= key then
+    line = line .. ',"name":' .. json_string(record.name)
+  end
+  return record.left_open_by == '0' and line or line .. ',"again":true'
 end
 
 -- The beginning of an effect becomes evidence when its outcome is known, in one line with it, or when somebody else
 -- decides it or begins it anew; until then its record tells.
 local function note_begin(task, key, record)
-  if record.nonce ~= NO_TRY then
+  if record.state == 'unreadable' then
+    note(task.id, evidence_line('unreadable_effect', 'effect', json_string(key)))
+  elseif record.nonce ~= NO_TRY then
     note(task.id, line_of('intent', record.opened_at, key, record) .. '}')
   end
 end
@@ -76,31 +132,34 @@ local function note_outcome(task, key, record, verdict)
     .. verdict .. '"}')
 end
 
--- Opens an effect for a call; `before` is the record that it replaces. Answers whether an earlier attempt had left it
--- open.
+-- Opens an effect for a call; `before` is the record that it replaces. Answers whether an earlier attempt may have left
+-- it open.
 local function open_effect(task, call, before, spent)
-  local again = before and before.state == 'open'
+  local again = before and before.state ~= 'not_done'
   if again then
     note_begin(task, call.key, before)
-  else
+  end
+  if not before or not is_open(task, before) then
     increase(task, 'open_effects')
-    if not before then
-      increase(task, 'effects')
-    end
+  end
+  if not before then
+    increase(task, 'effects')
   end
   write_text(task, call.key, 'open ' .. call.token .. ' ' .. call.generation .. ' ' .. call.nonce .. spent .. ' '
     .. call.digest .. ' ' .. now_text .. ' 0 ' .. (again and before.generation or '0') .. '\n' .. call.name .. '\n\n')
   return again
 end
 
--- Closes an open effect. One that did not happen forgets its request: the next attempt may ask for something else.
+-- Closes an effect. One that did not happen forgets its request: the next attempt may ask for something else.
 local function close_effect(task, key, record, verdict, outcome)
+  if is_open(task, record) then
+    close_one(task)
+  end
   record.state, record.closed_at, record.outcome = verdict, now_text, outcome
   if verdict == 'not_done' then
     record.digest = '-'
   end
   write_effect(task, key, record)
-  close_one(task)
 end
 
 -- A try that did not happen says nothing of the one that an earlier lease had left open: that one is in doubt again.

@@ -82,7 +82,7 @@ end
 -- An ending that the holder chose, and what it is answered.
 local function settle(task, ending)
   local status, detail = end_lease(task, ending)
-  return 'ok', status, detail, ''
+  return 'ok ' .. status .. ' ' .. detail
 end
 
 -- An ending that the holder did not choose: the fence rises over its token, and it is told to look.

@@ -1,9 +1,10 @@
 -- Uses     queue plan json
--- Exports  evidence_line note note_late
+-- Exports  evidence_line note note_late begin_life forget_old_lines
 --
--- The evidence of a task: a list of JSON lines. Once there were late calls or lines beyond the budget, a head stands
--- before them with their counts and with which late calls were noted; it is written anew when one of them changes.
--- Nothing that was written is trimmed away: beyond its budget a kind of line only moves a counter.
+-- The evidence of a task: a list of JSON lines. Once there were late calls, lines beyond the budget or an earlier task of
+-- the same id, a head stands before them with their counts and with which late calls were noted; it is written anew when
+-- one of them changes. Nothing that was written is trimmed away while it is retained: beyond its budget a kind of line
+-- only moves a counter. A task that takes an id anew has a budget of its own.
 --
 -- Most logs are only added to, so their length is learned from adding.
 
@@ -24,13 +25,21 @@ end
 local function log_of(key)
   local log = logs[key]
   if not log then
-    log = { key = key, late_lines = false, head = false }
+    log = { key = key, late_lines = false, head = false, planned = false }
     logs[key] = log
   end
   return log
 end
 
-local NO_HEAD = '{"late":0,"dropped":0,"late_calls":[]}'
+-- Puts a log among those whose head `commit` writes.
+local function plan_log(log)
+  if not log.planned then
+    log.planned = true
+    plan.logs[#plan.logs + 1] = log
+  end
+end
+
+local NO_HEAD = '{"late":0,"dropped":0,"before":0,"late_calls":[]}'
 
 -- Answers nothing for a log of the wrong type, which costs its lines, not the task.
 local function read_head(log)
@@ -45,15 +54,21 @@ local function read_head(log)
       stored = stored,
       late = tonumber(string.match(text, '"late":(%d+)') or '0'),
       dropped = tonumber(string.match(text, '"dropped":(%d+)') or '0'),
+      before = tonumber(string.match(text, '"before":(%d+)') or '0'),
       pairs = string.match(text, '"late_calls":%[(.*)%]}$') or '',
     }
   end
   return log.head
 end
 
+local function head_text(head)
+  return '{"late":' .. int(head.late) .. ',"dropped":' .. int(head.dropped) .. ',"before":' .. int(head.before)
+    .. ',"late_calls":[' .. head.pairs .. ']}'
+end
+
 local function write_head(log)
   local head = log.head
-  local text = '{"late":' .. int(head.late) .. ',"dropped":' .. int(head.dropped) .. ',"late_calls":[' .. head.pairs .. ']}'
+  local text = head_text(head)
   if head.stored then
     redis.call('LSET', log.key, 0, text)
   else
@@ -62,20 +77,23 @@ local function write_head(log)
   end
 end
 
--- Takes back a line that went beyond the budget, which lines of late calls do not count towards.
+-- Takes back a line that went beyond the budget. Lines of late calls and of earlier tasks do not count towards it.
 local function write_within_budget(key, length)
   local log = log_of(key)
   local head = read_head(log)
-  if length - (head.stored and 1 or 0) - head.late > LIMIT.structural_lines then
+  if length - (head.stored and 1 or 0) - head.late - head.before > LIMIT.structural_lines then
     redis.call('LTRIM', key, 0, -2)
     head.dropped = head.dropped + 1
     write_head(log)
   end
 end
 
-local function write_late_lines(log)
-  redis.call('RPUSH', log.key, unpack(log.late_lines))
-  log.late_lines = false
+local function write_log(log)
+  if log.late_lines then
+    redis.call('RPUSH', log.key, unpack(log.late_lines))
+    log.late_lines = false
+  end
+  log.planned = false
   write_head(log)
 end
 
@@ -125,12 +143,48 @@ local function note_late(id, event, token, verb, ...)
   end
   head.late = head.late + 1
   head.pairs = head.pairs == '' and call or head.pairs .. ',' .. call
-  if not log.late_lines then
-    log.late_lines = {}
-    plan.logs[#plan.logs + 1] = log
-  end
+  plan_log(log)
+  log.late_lines = log.late_lines or {}
   log.late_lines[#log.late_lines + 1] = evidence_line(event, 'verb', json_string(verb), 'token', json_string(token), ...)
 end
 
-plan.write_late_lines = write_late_lines
+-- A task takes an id of which evidence is left: it stays, and counts towards no budget any more.
+local function begin_life(id)
+  local key = key_of(id)
+  local length = read_or_nil('LLEN', key) or 0
+  local log = log_of(key)
+  local head = length > 0 and read_head(log)
+  if head then
+    head.before, head.late, head.pairs = length - (head.stored and 1 or 0), 0, ''
+    plan_log(log)
+    write('PERSIST', key)
+  end
+end
+
+-- How many of the lines that earlier tasks have left are older than a time; counted up to a limit.
+local function count_older(key, head, before)
+  local last = math.min(head.before, LIMIT.structural_lines)
+  for first = 1, last, 50 do
+    for offset, line in ipairs(redis.call('LRANGE', key, first, math.min(first + 49, last))) do
+      if tonumber(string.match(line, '"at":(%d+)') or '0') >= before then
+        return first + offset - 2
+      end
+    end
+  end
+  return last
+end
+
+-- Forgets what earlier tasks of an id have left, once it is older than a time; a bounded part of it in one call.
+local function forget_old_lines(id, before)
+  local log = log_of(key_of(id))
+  local head = read_head(log)
+  local old = head and head.before > 0 and count_older(log.key, head, before) or 0
+  if old > 0 then
+    head.before = head.before - old
+    write('LTRIM', log.key, int(1 + old), '-1')
+    write('LPUSH', log.key, head_text(head))
+  end
+end
+
+plan.write_log = write_log
 plan.write_notes = write_notes

@@ -54,25 +54,28 @@ local function why_lost(task, owner, generation, token, verb)
   return 'superseded'
 end
 
--- Answers the task when the caller holds its lease. Otherwise nil and what to reply: the answer of a replay, or the
--- reason with the task's state now. A refusal changes nothing but the evidence.
+-- The answer to a caller that does not hold the lease.
+local function lost(reason, fields)
+  return 'lost ' .. reason .. ' ' .. (fields.status or '') .. ' ' .. (fields.claim_generation or '0')
+end
+
+-- Answers the task when the caller holds its lease. Otherwise nil and what to reply, in one text: the answer of a
+-- replay, or the reason with the task's state now. A refusal changes nothing but the evidence.
 local function guard(id, owner, generation, token, verb)
   local task, problem = read_task(id)
   if not task then
-    return nil, { 'lost', problem, '', '' }
+    return nil, 'lost ' .. problem .. '  '
   end
   if still_holds(task, owner, generation, token) then
     return task
   end
   local reason, answer = why_lost(task, owner, generation, token, verb)
   if reason == 'replay' then
-    local status, detail = string.match(answer, '^(%S*) ?(%S*)$')
-    return nil, { 'ok', status, detail, 'replay' }
+    return nil, 'ok ' .. answer .. ' replay'
   end
-  if verb == 'outcome' then
-    return nil, { 'lost', reason, task.fields.status or '', task.fields.claim_generation or '0' }
+  if verb ~= 'outcome' then
+    note_late(id, LATE_EVENTS[verb] or 'refused', token, verb, 'reason', json_string(reason), 'owner',
+      json_string(owner), 'generation', json_string(generation))
   end
-  note_late(id, LATE_EVENTS[verb] or 'refused', token, verb, 'reason', json_string(reason), 'owner', json_string(owner),
-    'generation', json_string(generation))
-  return nil, { 'lost', reason, task.fields.status or '', task.fields.claim_generation or '0' }
+  return nil, lost(reason, task.fields)
 end

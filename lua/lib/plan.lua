@@ -1,5 +1,5 @@
 -- Uses     defaults numbers queue
--- Exports  plan checked expect leave enter fill put_value drop_value write count commit add_answer add_four finish
+-- Exports  plan checked expect leave enter fill put_value drop_value write write_field count commit add_values finish
 --
 -- What a script is going to write. Scripts read and decide first, noting every change here; noting a change to a key
 -- also reads the key, so that a key of the wrong type, one that the user may not touch or one whose slot is moving ends
@@ -13,7 +13,7 @@ local SIZE_OF = { zset = 'ZCARD', hash = 'HLEN', list = 'LLEN', string = 'STRLEN
 
 local function plan_nothing()
   plan.tasks, plan.sets, plan.leaves, plan.enters, plan.fills = {}, {}, {}, {}, {}
-  plan.commands, plan.counts, plan.logs, plan.notes = {}, {}, {}, {}
+  plan.commands, plan.fields, plan.counts, plan.logs, plan.notes = {}, {}, {}, {}, {}
 end
 
 plan_nothing()
@@ -72,6 +72,15 @@ local function write(...)
   plan.commands[#plan.commands + 1] = { ... }
 end
 
+-- One field of a hash that the caller has read.
+local function write_field(key, field, value)
+  local fields = plan.fields
+  local size = #fields
+  fields[size + 1] = key
+  fields[size + 2] = field
+  fields[size + 3] = value
+end
+
 local function count(counter, amount)
   plan.counts[counter] = (plan.counts[counter] or 0) + (amount or 1)
 end
@@ -118,6 +127,12 @@ local function commit_meta()
   end
 end
 
+local function commit_fields(fields)
+  for position = 1, #fields, 3 do
+    redis.call('HSET', fields[position], fields[position + 1], fields[position + 2])
+  end
+end
+
 local function commit_task(task)
   if task.set then
     redis.call('HSET', task.key, unpack(task.set))
@@ -127,12 +142,12 @@ local function commit_task(task)
     redis.call('HDEL', task.key, unpack(task.dropped))
     task.dropped = false
   end
-  task.planned = false
 end
 
 local function nothing_planned()
-  return #plan.tasks == 0 and #plan.commands == 0 and #plan.logs == 0 and #plan.notes == 0 and next(plan.leaves) == nil
-    and next(plan.enters) == nil and next(plan.fills) == nil and next(plan.sets) == nil and next(plan.counts) == nil
+  return #plan.tasks == 0 and #plan.commands == 0 and #plan.fields == 0 and #plan.logs == 0 and #plan.notes == 0
+    and next(plan.leaves) == nil and next(plan.enters) == nil and next(plan.fills) == nil and next(plan.sets) == nil
+    and next(plan.counts) == nil
     and fence == stored_fence and sequence == stored_sequence
 end
 
@@ -159,11 +174,12 @@ local function commit(creating)
   for index, list in pairs(plan.fills) do
     call_in_parts('ZADD', index, 'NX', list)
   end
+  commit_fields(plan.fields)
   for _, command in ipairs(plan.commands) do
     redis.call(unpack(command))
   end
   for _, log in ipairs(plan.logs) do
-    plan.write_late_lines(log)
+    plan.write_log(log)
   end
   if #plan.notes > 0 then
     plan.write_notes(plan.notes)
@@ -174,21 +190,12 @@ local function commit(creating)
   plan_nothing()
 end
 
--- Adds one answer of a batch to a reply.
-local function add_answer(reply, answer)
+-- Adds several values to a reply.
+local function add_values(reply, values)
   local size = #reply
-  for position = 1, #answer do
-    reply[size + position] = answer[position]
+  for position = 1, #values do
+    reply[size + position] = values[position]
   end
-end
-
--- The same for an answer of four values, without a table for it.
-local function add_four(reply, one, two, three, four)
-  local size = #reply
-  reply[size + 1] = one
-  reply[size + 2] = two
-  reply[size + 3] = three
-  reply[size + 4] = four
 end
 
 -- The end of every script. A durable call makes one replicated write even when it changed nothing: a server with a

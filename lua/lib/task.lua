@@ -42,16 +42,14 @@ local function read_task(id)
   if not fields then
     return nil, fields == nil and 'unknown' or 'broken'
   end
-  task = { id = id, key = key, fields = fields, set = false, dropped = false, planned = false }
+  task = { id = id, key = key, fields = fields, set = false, dropped = false }
   tasks[id] = task
   return task
 end
 
--- The keys of hashes of which only a part was read. Whoever asks for another field has the rest read.
-local partly_read = {}
-
+-- A hash of which only a part was read has its key in place 1. Whoever asks for another field has the rest read.
 local function read_rest(fields, name)
-  local rest = read_hash(partly_read[fields]) or {}
+  local rest = read_hash(fields[1]) or {}
   setmetatable(fields, nil)
   for field, value in pairs(rest) do
     if fields[field] == nil then
@@ -64,9 +62,8 @@ end
 local READ_REST = { __index = read_rest }
 
 local function partly_known(id, key, fields)
-  partly_read[fields] = key
   setmetatable(fields, READ_REST)
-  tasks[id] = { id = id, key = key, fields = fields, set = false, dropped = false, planned = false }
+  tasks[id] = { id = id, key = key, fields = fields, set = false, dropped = false }
 end
 
 -- Reads what the verbs about effects ask, which is cheaper than the whole hash. What is no task yet, or none at all, is
@@ -77,7 +74,7 @@ local function read_briefly(id)
     'claim_generation', 'fencing_token', 'side_effect', 'open_effects', 'effects')
   if values and values[1] then
     partly_known(id, key, {
-      status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
+      key, status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
       fencing_token = values[5], side_effect = values[6], open_effects = values[7], effects = values[8],
     })
   end
@@ -91,15 +88,15 @@ local function read_to_complete(id)
     'runtime_deadline', 'unstarted')
   if values and values[1] then
     partly_known(id, key, {
-      status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
+      key, status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
       fencing_token = values[5], side_effect = values[6], open_effects = values[7], claimed_at = values[8],
       renewals = values[9], handler_open = values[10], runtime_deadline = values[11], unstarted = values[12],
     })
   end
 end
 
+-- Puts a task among those that `commit` writes; called for the first change to it.
 local function plan_task(task)
-  task.planned = true
   plan.tasks[#plan.tasks + 1] = task
 end
 
@@ -113,10 +110,22 @@ local function without(list, unwanted)
   return #kept > 0 and kept
 end
 
-local function put(task, field, value)
-  if not task.planned then
+-- Notes several fields at once, whose values `task.fields` has already and of which none was dropped before: a flat
+-- list of names and values.
+local function note_set(task, list)
+  local set = task.set
+  if set then
+    for position = 1, #list do
+      set[#set + 1] = list[position]
+    end
+    return
+  elseif not task.dropped then
     plan_task(task)
   end
+  task.set = list
+end
+
+local function put(task, field, value)
   task.fields[field] = value
   if task.dropped then
     task.dropped = without(task.dropped, field)
@@ -128,38 +137,21 @@ local function put(task, field, value)
     set[size + 2] = value
   else
     -- With room for what most verbs add, so that it is not rebuilt as it grows.
-    task.set = { field, value, nil, nil, nil, nil }
-  end
-end
-
--- Notes several fields at once, whose values `task.fields` has already and of which none was dropped before: a flat
--- list of names and values.
-local function note_set(task, list)
-  if not task.planned then
-    plan_task(task)
-  end
-  local set = task.set
-  if not set then
-    task.set = list
-    return
-  end
-  for position = 1, #list do
-    set[#set + 1] = list[position]
+    note_set(task, { field, value, nil, nil, nil, nil })
   end
 end
 
 local function drop(task, field)
   if task.fields[field] then
-    if not task.planned then
-      plan_task(task)
-    end
     task.fields[field] = false
     local dropped = task.dropped
     if dropped then
       dropped[#dropped + 1] = field
-    else
-      task.dropped = { field }
+      return
+    elseif not task.set then
+      plan_task(task)
     end
+    task.dropped = { field }
   end
 end
 
@@ -182,7 +174,7 @@ end
 
 -- A task starts with a hash that is not there yet; enqueue has read the key.
 local function new_task(id)
-  local task = { id = id, key = prefix .. 'task:' .. id, fields = {}, set = false, dropped = false, planned = false }
+  local task = { id = id, key = prefix .. 'task:' .. id, fields = {}, set = false, dropped = false }
   tasks[id] = task
   return task
 end

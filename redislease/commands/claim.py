@@ -86,6 +86,8 @@ def _grant(group: tuple[Any, ...], now: int) -> Grant:
     """One lease; positional, and each value read once, since a busy worker reads thousands a second."""
     task_id = group[0].decode("utf-8", "replace")
     expires_at = int(group[5])
+    rare = _rare(group[8]) if group[8] else _NOTHING
+    deadline = rare.get("runtime_deadline")
     return Grant(
         task_id,
         group[1].decode("utf-8", "replace"),
@@ -94,18 +96,30 @@ def _grant(group: tuple[Any, ...], now: int) -> Grant:
         int(group[4]),
         expires_at,
         expires_at - now,
-        int(group[6] or limits.LEASE_MS),
-        int(group[7]) if group[7] else None,
-        int(group[8]),
-        int(group[9]),
-        int(group[10]),
-        group[11].decode("utf-8", "replace") or task_id,
-        group[12].decode("utf-8", "replace"),
-        int(group[13] or 0),
-        bool(group[14]),
-        bool(group[15]),
-        group[16],
+        int(rare.get("lease_ms") or limits.LEASE_MS),
+        int(deadline) if deadline else None,
+        int(group[6]),
+        int(rare.get("failures") or 0),
+        int(rare.get("priority") or 0),
+        rare.get("idempotency_key") or task_id,
+        rare.get("retry", ""),
+        int(group[7]),
+        "records_effects" in rare,
+        "unstarted" in rare,
+        group[9],
     )
+
+
+_NOTHING: dict[str, str] = {}
+
+
+def _rare(lines: bytes) -> dict[str, str]:
+    """The fields that most tasks do not have: a line with name and value for each."""
+    found = {}
+    for line in lines.decode("utf-8", "replace").split("\n"):
+        name, _, value = line.partition(" ")
+        found[name] = value
+    return found
 
 
 def parse_claim(reply: Reply) -> Claimed:

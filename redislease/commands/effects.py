@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
-from redislease.commands.hold import FIRST_GROUP, batch, each, held
+from redislease.commands.hold import FIRST_ANSWER, batch, each, held
 from redislease.effect_records import HANDLER
 from redislease.errors import InvalidInput
 from redislease.handle import Handle
@@ -126,16 +126,17 @@ def intent(intents: Sequence[Intent]) -> Call[list[Intended | Lost]]:
 
 
 def _parse_intents(reply: Reply) -> list[Intended | Lost]:
-    return each(reply, FIRST_GROUP, _read_intended)
+    return each(reply[FIRST_ANSWER:], _read_intended)
 
 
-def _read_intended(group: list[str]) -> Intended:
-    word, first, at, generation = group
+def _read_intended(answer: str) -> Intended:
+    word, *rest = answer.split(" ", 3)
     if word == "done":
-        return Intended(word, first.encode(), int(at), int(generation))
-    if generation:
-        return Intended(word, at=int(at), generation=int(generation))
-    return Intended(word, again=first == "again")
+        at, generation, stored = rest
+        return Intended(word, stored.encode(), int(at), int(generation))
+    if len(rest) == 2:
+        return Intended(word, at=int(rest[0]), generation=int(rest[1]))
+    return Intended(word, again=bool(rest))
 
 
 def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
@@ -146,8 +147,9 @@ def outcome(verdicts: Sequence[Verdict]) -> Call[list[Recorded | Lost]]:
 
 
 def _parse_outcomes(reply: Reply) -> list[Recorded | Lost]:
-    return each(reply, FIRST_GROUP, _read_recorded)
+    return each(reply[FIRST_ANSWER:], _read_recorded)
 
 
-def _read_recorded(group: list[str]) -> Recorded:
-    return Recorded(group[0], group[1], replay=group[2] == "replay")
+def _read_recorded(answer: str) -> Recorded:
+    word, *rest = answer.split(" ")
+    return Recorded(word, rest[0] if rest else "", replay=len(rest) == 2)

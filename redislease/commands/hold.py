@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from redislease import encoding, limits, validation
 from redislease.commands.call import Call, Reply
-from redislease.commands.replies import groups, text, texts
+from redislease.commands.replies import text
 from redislease.errors import InvalidInput, LeaseEnded, LeaseLost
 from redislease.handle import Handle
 from redislease.models import Lost, Renewed, Settled
@@ -15,7 +15,8 @@ from redislease.scripts import Arg, shipped
 
 T = TypeVar("T")
 
-FIRST_GROUP = 3
+FIRST_ANSWER = 2
+"""Where the answers of a batch begin in its reply."""
 
 
 def held(handle: Handle) -> tuple[Arg, Arg, Arg, Arg]:
@@ -33,9 +34,10 @@ def batch(size: int, limit: int) -> None:
         raise InvalidInput(f"a call takes 1 to {limit} leases, not {size}")
 
 
-def lost(group: Reply) -> Lost:
-    """The refusal that a group holds."""
-    _, reason, status, generation = texts(group)
+def _lost(answer: str) -> Lost:
+    """The refusal that an answer holds; a task's state may be any text once somebody else has written it."""
+    _, reason, rest = answer.split(" ", 2)
+    status, generation = rest.rsplit(" ", 1)
     return Lost(reason, status or None, int(generation) if generation else None)
 
 
@@ -51,18 +53,18 @@ def raise_lost(handle: Handle, refusal: Lost) -> None:
     )
 
 
-def each(reply: Reply, first: int, read: Callable[[list[str]], T]) -> list[T | Lost]:
-    """Reads the groups of a batch: an answer or a refusal for each lease, in the order of the call."""
-    answers: list[T | Lost] = []
-    # Most groups of a batch are the same, and answers are immutable.
-    known: dict[tuple[Any, ...], T | Lost] = {}
-    for group in groups(reply, first, int(reply[2])):
-        answer = known.get(group)
-        if answer is None:
-            answer = lost(list(group)) if text(group[0]) == "lost" else read(texts(list(group)))
-            known[group] = answer
-        answers.append(answer)
-    return answers
+def each(answers: Reply, read: Callable[[str], T]) -> list[T | Lost]:
+    """Reads the answers of a batch: one for each lease, in the order of the call, or a refusal."""
+    # Most answers of a batch are the same, and what they are read as is immutable.
+    known: dict[Any, T | Lost] = {}
+    found: list[T | Lost] = []
+    for answer in answers:
+        meaning = known.get(answer)
+        if meaning is None:
+            words = text(answer)
+            meaning = known[answer] = _lost(words) if words.startswith("lost ") else read(words)
+        found.append(meaning)
+    return found
 
 
 def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lost]]:
@@ -77,11 +79,12 @@ def renew(leases: Sequence[tuple[Handle, int | None]]) -> Call[list[Renewed | Lo
 
 
 def _parse_renewals(reply: Reply) -> list[Renewed | Lost]:
-    return each(reply, FIRST_GROUP, _read_renewed)
+    return each(reply[FIRST_ANSWER:], _read_renewed)
 
 
-def _read_renewed(group: list[str]) -> Renewed:
-    return Renewed(int(group[1]), int(group[2]), group[0] == "capped")
+def _read_renewed(answer: str) -> Renewed:
+    word, expires_at, remaining_ms = answer.split(" ")
+    return Renewed(int(expires_at), int(remaining_ms), word == "capped")
 
 
 def progress(
@@ -105,4 +108,4 @@ def progress(
 
 
 def _parse_progress(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, lambda group: Settled(group[1]))
+    return each(reply[FIRST_ANSWER:], lambda answer: Settled(answer.split(" ", 1)[1]))

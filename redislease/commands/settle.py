@@ -9,8 +9,8 @@ from typing import NamedTuple
 from redislease import limits, validation
 from redislease.commands.call import Call, Reply
 from redislease.commands.claim import claim_args, parse_claim
-from redislease.commands.hold import FIRST_GROUP, batch, each, held
-from redislease.errors import RedisLeaseError
+from redislease.commands.hold import FIRST_ANSWER, batch, each, held
+from redislease.errors import RedisLeaseError, ServerError
 from redislease.handle import Handle
 from redislease.models import Claimed, Lost, Settled
 from redislease.scripts import shipped
@@ -92,18 +92,19 @@ def complete(completions: Sequence[Completion], claim: NextClaim | None = None) 
     return Call("complete", shipped()["complete"].bind(rows, **wanted), lambda reply: _parse_complete(reply, len(rows)))
 
 
-def _read_settled(group: list[str]) -> Settled:
+def _read_settled(answer: str) -> Settled:
     """The detail is when a scheduled task is due, and how many effects are open for any other."""
-    status, detail, replay = group[1], int(group[2]), group[3] == "replay"
+    _, status, detail, *replay = answer.split(" ")
     if status == "scheduled":
-        return Settled(status, due_at=detail, replay=replay)
-    return Settled(status, open_effects=detail, replay=replay)
+        return Settled(status, due_at=int(detail), replay=bool(replay))
+    return Settled(status, open_effects=int(detail), replay=bool(replay))
 
 
 def _parse_complete(reply: Reply, count: int) -> Completed:
-    first_group = FIRST_GROUP + 1
-    claimed_from = first_group + int(reply[2]) * count
-    answers = each(reply[:claimed_from], first_group, _read_settled)
+    claimed_from = FIRST_ANSWER + count
+    answers = each(reply[FIRST_ANSWER:claimed_from], _read_settled)
+    if len(answers) < count:
+        raise ServerError(f"the reply of complete has {len(answers)} answers, not {count}")
     if len(reply) == claimed_from:
         return answers, None
     try:
@@ -113,7 +114,7 @@ def _parse_complete(reply: Reply, count: int) -> Completed:
 
 
 def _parse_returned(reply: Reply) -> list[Settled | Lost]:
-    return each(reply, FIRST_GROUP, _read_settled)
+    return each(reply[FIRST_ANSWER:], _read_settled)
 
 
 def fail(failures: Sequence[Failure]) -> Call[list[Settled | Lost]]:

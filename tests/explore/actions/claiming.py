@@ -12,8 +12,7 @@ from ..view import View
 from .action import Action, Caller, Parameters, action, expect, outcome_of, sweep
 
 GRANT = (
-    *("id", "name", "side_effect", "generation", "token", "expires_at", "lease_ms", "deadline", "attempts", "failures"),
-    *("priority", "idempotency_key", "retry", "created_at", "records_effects", "unstarted"),
+    *("id", "name", "side_effect", "generation", "token", "expires_at", "attempts", "created_at", "rare", "payload"),
 )
 REMEMBERED_REQUESTS = 2
 SEQUENCES = 1 << 44
@@ -53,7 +52,8 @@ def read_claim(view: View, outcome: Outcome, reply: tuple[Any, ...], asked: dict
 
 
 def _lease(view: View, group: tuple[Any, ...], worker: bytes, request: int) -> Lease:
-    told = dict(zip(GRANT, group, strict=False))
+    told = dict(zip(GRANT, group, strict=True))
+    rare = dict(line.split(b" ", 1) for line in told["rare"].splitlines())
     return Lease(
         task=told["id"],
         owner=worker,
@@ -62,8 +62,8 @@ def _lease(view: View, group: tuple[Any, ...], worker: bytes, request: int) -> L
         request=request,
         expires=int(told["expires_at"]),
         renewed=view.now,
-        cap=int(told["deadline"] or 0),
-        unstarted=told["unstarted"] == b"1",
+        cap=int(rare.get(b"runtime_deadline", 0)),
+        unstarted=rare.get(b"unstarted") == b"1",
     )
 
 

@@ -43,7 +43,9 @@ class Intent(Action):
         outcome = outcome_of(view, ran)
         if outcome.died:
             return outcome
-        answer = answer_of("intent", ran)
+        answer = answer_of(ran)
+        if answer[0] == b"done":
+            answer = (answer[0], answer[3])
         right, opened = _answer(view, lease, asked)
         expect(outcome, answer[: len(right)] == right, f"an intent was answered {answer}, not {right}")
         if key == HANDLER.decode() and answer[0] == b"open":
@@ -74,15 +76,15 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
         return (b"open", b""), asked
     spent = asked.nonce == record.nonce or asked.nonce in record.spent
     if mine and (spent or (record.state != b"not_done" and record.nonce != b"-")):
-        return (b"reused", record.digest), None
+        return (b"reused",), None
     if record.state == b"not_done":
         return (b"open", b""), asked._replace(spent=(record.nonce, *record.spent) if mine else ())
     if record.digest != asked.digest:
-        return (b"conflict", record.digest), None
+        return (b"conflict",), None
     if record.state == b"done":
         return (b"done", record.outcome), None
     if view.scope.task(lease.task).side_effect == "non_idempotent":
-        return (b"ambiguous", record.digest), None
+        return (b"ambiguous",), None
     return (b"open", b"again"), asked._replace(spent=record.spent if mine else (), again=True)
 
 
@@ -114,7 +116,7 @@ class Record(Action):
         outcome = outcome_of(view, ran)
         if outcome.died:
             return outcome
-        answer = answer_of("outcome", ran)
+        answer = answer_of(ran)
         record = view.ghost.effect(lease.task, KEY.encode())
         mine = record is not None and (record.token, record.nonce) == (lease.token, nonce.encode())
         outcome.refused = True

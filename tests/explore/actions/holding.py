@@ -18,7 +18,8 @@ Named = dict[str, Any]
 SHORT_MS = 50
 DELAY_MS = 40
 PARTS = ("task", "owner", "generation", "token")
-FIRST_GROUP = {"complete": 4}
+ANSWER = 2
+WORDS = 4
 
 FAILURES = {
     "later": (Ending("failed", delayed=True), {"cause": "failed", "handler": "open", "delay_ms": DELAY_MS}),
@@ -39,10 +40,10 @@ RELEASES = {
 }
 
 
-def answer_of(script: str, ran: Ran) -> tuple[bytes, ...]:
-    """What a call said about its only lease."""
-    first = FIRST_GROUP.get(script, 3)
-    return tuple(ran.reply[first : first + int(ran.reply[2])])
+def answer_of(ran: Ran) -> tuple[bytes, ...]:
+    """What a call said about its only lease: four words, the last ones of which may be empty."""
+    words = ran.reply[ANSWER].split(b" ", WORDS - 1)
+    return (*words, *[b""] * (WORDS - len(words)))
 
 
 def settle(view: View, outcome: Outcome, script: str, lease: Lease, answer: tuple[bytes, ...], ending: Ending) -> None:
@@ -92,7 +93,7 @@ class Renew(HolderAction):
         outcome = outcome_of(view, ran)
         if outcome.died:
             return outcome
-        answer = answer_of("renew", ran)
+        answer = answer_of(ran)
         if not lease.holds(view.now):
             outcome.refused = True
             right = refusal(view, lease, b"renew")
@@ -135,7 +136,7 @@ class Settle(HolderAction):
             if lease.holds(view.now):
                 outcome.ended[lease.task] = ending
             return outcome
-        settle(view, outcome, self.script, lease, answer_of(self.script, ran), ending)
+        settle(view, outcome, self.script, lease, answer_of(ran), ending)
         outcome.refused = not outcome.ended
         if ending.delayed and "at the end" in way:
             outcome.fresh.add(lease.task)
@@ -205,9 +206,9 @@ class CompleteAndClaim(Action):
             if lease.holds(view.now):
                 outcome.ended[lease.task] = ending
             return outcome
-        settle(view, outcome, "complete", lease, answer_of("complete", ran), ending)
+        settle(view, outcome, "complete", lease, answer_of(ran), ending)
         if not outcome.problems:
-            read_claim(view, outcome, ran.reply[8:], asked)
+            read_claim(view, outcome, ran.reply[ANSWER + 1 :], asked)
         return outcome
 
 
@@ -239,7 +240,7 @@ class Mixed(Action):
         if outcome.died:
             return outcome
         outcome.refused = True
-        answer = answer_of("complete", ran)
+        answer = answer_of(ran)
         known = [old.settled[1:] for old in view.ghost.leases if old.token == lease.token and old.task == lease.task]
         if answer[0] == b"ok":
             expect(outcome, answer[:3] in known and answer[3] == b"replay", f"G2: a mixed lease was answered {answer}")
