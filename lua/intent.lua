@@ -77,7 +77,7 @@ local call = { owner = '', generation = '', token = '', key = '', nonce = '', na
 for first = 2, #ARGV, WIDTH do
   call.owner, call.generation, call.token = ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]
   call.key, call.nonce, call.name, call.digest = ARGV[first + 4], ARGV[first + 5], ARGV[first + 6], ARGV[first + 7]
-  read_briefly(ARGV[first])
+  read_to_begin(ARGV[first])
   local task, answer = guard(ARGV[first], call.owner, call.generation, call.token, 'intent')
   if task then
     answer = intend(task, call)

@@ -23,9 +23,9 @@ local function hear(known, refusal, key, record, token, verdict, outcome)
 end
 
 local function conclude(id, owner, generation, token, key, nonce, verdict, outcome)
-  read_briefly(id)
+  read_lease(id)
   local known = read_task(id)
-  local record = known and read_effect(known, key)
+  local record = known and read_own_effect(known, key, generation, token, nonce)
   local my_lease = record and record.token == token
   local mine = my_lease and record.nonce == nonce and nonce ~= NO_TRY
   if mine and record.state == verdict and record.outcome == outcome

@@ -21,7 +21,7 @@ end
 local reply = { 'ok', now_text }
 for first = 2, #ARGV, WIDTH do
   local id, token, number = ARGV[first], ARGV[first + 3], ARGV[first + 4]
-  read_briefly(id)
+  read_lease(id)
   local task, answer = guard(id, ARGV[first + 1], ARGV[first + 2], token, 'progress')
   if task then
     if is_newer(id, token, number) then

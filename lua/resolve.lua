@@ -71,21 +71,30 @@ local function still_open_after(task)
   return number_of(task, 'open_effects') - closed
 end
 
--- Closes the effects that were looked into; answers them as JSON.
+-- Whether a decision is what the effect's worker said of it too late.
+local function is_testimony(record, verdict, outcome)
+  local said, told = string.match(record.late, '^(%S+) %d+ (.*)$')
+  return said == verdict and told == outcome
+end
+
+-- Closes the effects that were looked into; answers them as JSON, and those of which the worker's word was taken.
 local function close_decided(task)
-  local found = {}
+  local found, believed = {}, {}
   for first = 9, #ARGV, WIDTH do
     local key, verdict, outcome = ARGV[first], ARGV[first + 1], ARGV[first + 2]
     if key == 'handler' then
       close_handler(task)
     else
       local record = read_effect(task, key)
+      if is_testimony(record, verdict, outcome) then
+        believed[#believed + 1] = json_string(key)
+      end
       note_begin(task, key, record)
       close_effect(task, key, record, verdict, outcome)
     end
     found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
   end
-  return '{' .. table.concat(found, ',') .. '}'
+  return '{' .. table.concat(found, ',') .. '}', '[' .. table.concat(believed, ',') .. ']'
 end
 
 local function not_now(task)
@@ -112,7 +121,7 @@ end
 
 local function resolve(task, from)
   raise_fence()
-  local effects = close_decided(task)
+  local effects, believed = close_decided(task)
   forgive(task)
   if from == 'reconciling' then
     if result ~= '' and decision == 'done' then
@@ -123,7 +132,7 @@ local function resolve(task, from)
     settle_effects(task)
   end
   count('resolved')
-  note(id, evidence_line('effects_decided', 'by', json_string(by), 'effects', effects))
+  note(id, evidence_line('effects_decided', 'by', json_string(by), 'effects', effects, 'testimony', believed))
 end
 
 local reply = decide(id, { verb = 'resolve', nonce = nonce, by = by, reason = reason }, refusal, resolve)

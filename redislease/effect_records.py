@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redislease.errors import reading
+from redislease.errors import ServerError, reading
 from redislease.models import Answer
 
 HANDLER = "handler"
 """The implicit effect of a `non_idempotent` task that records none."""
+
+UNREADABLE = "unreadable"
+"""The state of an effect of which the record is none of ours."""
 
 
 def receiver_key(queue: str, idempotency_key: str, effect: str) -> str:
@@ -49,7 +53,8 @@ class EffectRecord(Answer):
     Attributes:
         key: What makes it the same effect in every attempt; `handler` is the implicit one of a task that records none.
         name: What it is called.
-        state: `open`, `done` or `not_done`.
+        state: `open`, `done`, `not_done`, or `unreadable` for a record that somebody else has written: nothing is known
+            of it but its key, and the numbers here are 0.
         generation: The attempt that opened it last.
         token: The fencing token of the lease that wrote it last: that attempt's, unless a later one has tried and says
             that its own try did not happen.
@@ -76,6 +81,10 @@ class EffectRecord(Answer):
     not_stored: dict[str, Any] | None = None
     reason: str | None = None
     testimony: Testimony | None = None
+
+
+_STATES = ("open", "done", "not_done")
+_LATE = re.compile(rb"(?P<verdict>done|not_done) [0-9]+ (?P<outcome>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,8 @@ def read(key: str, stored: bytes) -> EffectRecord:
 def _read(key: str, stored: bytes) -> EffectRecord:
     head, name, outcome, late = stored.split(b"\n")
     state, token, generation, _nonce, digest, opened_at, closed_at, left_open_by = head.decode().split(" ")
+    if state not in _STATES:
+        raise ValueError(state)
     return EffectRecord(
         key=key,
         name=name.decode(),
@@ -131,6 +142,14 @@ def _read(key: str, stored: bytes) -> EffectRecord:
     )
 
 
+def read_any(key: str, stored: bytes) -> EffectRecord:
+    """A record from its stored form; one that cannot be read hides no other."""
+    try:
+        return read(key, stored)
+    except ServerError:
+        return EffectRecord(key=key, name=key, state=UNREADABLE, generation=0, token=0, opened_at=0)
+
+
 def is_under_way(stored: bytes) -> bool:
     """Whether a try of it has begun, of which the outcome is not known; an older one, in doubt again, is none."""
     words = stored.split(b" ", 4)
@@ -138,17 +157,12 @@ def is_under_way(stored: bytes) -> bool:
 
 
 def late_verdict(stored: bytes) -> Kept | None:
-    """The testimony about an effect that is still open, as a verdict; None when there is none.
-
-    Raises:
-        ServerError: It is not the record of an effect.
-    """
-    with reading("the record of an effect"):
-        head, _, _, late = stored.split(b"\n")
-        if not late or not head.startswith(b"open "):
-            return None
-        verdict, _, outcome = late.split(b" ", 2)
-        return Kept(verdict.decode(), outcome)
+    """The testimony about an effect that is still open, as a verdict; None when there is none that can be read."""
+    parts = stored.split(b"\n")
+    if len(parts) != 4 or not parts[0].startswith(b"open "):
+        return None
+    said = _LATE.fullmatch(parts[3])
+    return Kept(said["verdict"].decode(), said["outcome"]) if said else None
 
 
 def implicit(generation: int, token: int, claimed_at: int) -> EffectRecord:

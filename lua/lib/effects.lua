@@ -1,6 +1,6 @@
 -- Uses     handler evidence
--- Exports  NO_TRY is_spent spent_with read_effect unreadable_open open_effect note_begin note_outcome close_effect
--- Exports  return_effect testify
+-- Exports  NO_TRY is_spent spent_with read_effect read_own_effect unreadable_open open_effect note_begin note_outcome
+-- Exports  close_effect return_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
@@ -76,6 +76,22 @@ end
 -- The record of an effect, or nil.
 local function read_effect(task, key)
   local text = effect_text(task, key)
+  return text and parse_effect(key, text) or nil
+end
+
+-- The same for whoever has begun it. Mostly nothing has become of it yet, and then few words of its record are new.
+local function read_own_effect(task, key, generation, token, nonce)
+  local text = effect_text(task, key)
+  local head = 'open ' .. token .. ' ' .. generation .. ' ' .. nonce
+  if text and string.sub(text, 1, #head) == head then
+    local digest, opened_at, left_open_by, name = string.match(text, '^ (%S+) (%d+) 0 (%d+)\n([^\n]*)\n\n$', #head + 1)
+    if digest then
+      return {
+        state = 'open', token = token, generation = generation, nonce = nonce, spent = '', digest = digest,
+        opened_at = opened_at, closed_at = '0', left_open_by = left_open_by, name = name, outcome = '', late = '',
+      }
+    end
+  end
   return text and parse_effect(key, text) or nil
 end
 

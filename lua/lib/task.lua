@@ -1,5 +1,5 @@
 -- Uses     queue plan
--- Exports  read_task read_briefly read_to_complete put note_set drop number_of counted_up increase new_task
+-- Exports  read_task read_lease read_to_begin read_to_complete put note_set drop number_of counted_up increase new_task
 --
 -- A task as the script sees it: its hash, read once, and the changes planned for it. Later lines of the same call see
 -- those changes.
@@ -66,16 +66,29 @@ local function partly_known(id, key, fields)
   tasks[id] = { id = id, key = key, fields = fields, set = false, dropped = false }
 end
 
--- Reads what the verbs about effects ask, which is cheaper than the whole hash. What is no task yet, or none at all, is
--- left to `read_task`.
-local function read_briefly(id)
+-- Reads what the guard asks and which effects are open, which is cheaper than the whole hash. What is no task yet, or
+-- none at all, is left to `read_task`.
+local function read_lease(id)
   local key = prefix .. 'task:' .. id
   local values = not tasks[id] and read_or_nil('HMGET', key, 'status', 'lease_owner', 'lease_expires_at',
-    'claim_generation', 'fencing_token', 'side_effect', 'open_effects', 'effects')
+    'claim_generation', 'fencing_token', 'open_effects')
   if values and values[1] then
     partly_known(id, key, {
       key, status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
-      fencing_token = values[5], side_effect = values[6], open_effects = values[7], effects = values[8],
+      fencing_token = values[5], open_effects = values[6],
+    })
+  end
+end
+
+-- The same for an intent.
+local function read_to_begin(id)
+  local key = prefix .. 'task:' .. id
+  local values = not tasks[id] and read_or_nil('HMGET', key, 'status', 'lease_owner', 'lease_expires_at',
+    'claim_generation', 'fencing_token', 'open_effects', 'side_effect', 'effects')
+  if values and values[1] then
+    partly_known(id, key, {
+      key, status = values[1], lease_owner = values[2], lease_expires_at = values[3], claim_generation = values[4],
+      fencing_token = values[5], open_effects = values[6], side_effect = values[7], effects = values[8],
     })
   end
 end

@@ -181,7 +181,8 @@ def _effects(effects: Iterable[EffectRecord], now: int) -> str:
         told = one.not_stored or one.outcome
         outcome = one.reason if told is None else output.document(told)
         late = f"{one.testimony.verdict} {when(one.testimony.at, now)}" if one.testimony else ""
-        rows.append((one.key, one.state, one.generation, when(one.opened_at, now), outcome, late))
+        began = (one.generation, when(one.opened_at, now)) if one.opened_at else ("", "")
+        rows.append((one.key, one.state, *began, outcome, late))
     return tables.table(("effect", "state", "generation", "opened", "outcome", "said too late"), rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import click
 
@@ -68,11 +69,22 @@ def verdicts(given: Iterable[str], outcomes: Iterable[str]) -> dict[str, str | D
         if found.setdefault(name, verdict) != verdict:
             raise InvalidInput(f"--effect {name} is given twice and differs")
     for one in outcomes:
-        name, equals, outcome = one.partition("=")
-        if not equals or not name or found.get(name, "done") != "done":
+        name, outcome = _name_and_json(one)
+        if not name or found.get(name, "done") != "done":
             raise InvalidInput(f"--outcome takes NAME=JSON of an effect that was done, not {one!r}")
         found[name] = Done(inputs.json_value(outcome, "the outcome"))
     return found
+
+
+def _name_and_json(given: str) -> tuple[str, str]:
+    """Both sides of the first `=` behind which JSON stands, since names may hold one; of the first of all, if none."""
+    parts = given.split("=")
+    for size in range(1, len(parts)):
+        with suppress(InvalidInput):
+            inputs.json_value("=".join(parts[size:]), "the outcome")
+            return "=".join(parts[:size]), "=".join(parts[size:])
+    name, equals, outcome = given.partition("=")
+    return name if equals else "", outcome
 
 
 @reconcile.command("resolve")

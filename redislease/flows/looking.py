@@ -104,7 +104,7 @@ def effects(context: QueueContext, task_id: str) -> Flow[list[EffectRecord]]:
     status, handler_open, *claim = task
     if status is None:
         raise TaskUnknown(f"there is no task {checked} in queue {context.name}", task_id=checked)
-    found = [effect_records.read(text(key), record) for key, record in stored.items()]
+    found = [effect_records.read_any(text(key), record) for key, record in stored.items()]
     if handler_open:
         with reading("the implicit effect"):
             found.append(effect_records.implicit(*(int(value) for value in claim)))
