@@ -134,6 +134,27 @@ def test_purge_counts_first(cli: CommandLine, plain_queue: Queue, clock: Virtual
     assert (line["by"], line["reason"], line["completed"], line["cancelled"]) == ("tester", "tidy", 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "name", "outcome"),
+    [
+        ('mail={"id":"a=b"}', "mail", {"id": "a=b"}),
+        ("mail=to=ada=7", "mail=to=ada", 7),
+        ('mail="x=1"', "mail", "x=1"),
+        ("mail=null", "mail", None),
+    ],
+)
+def test_names_of_effects_may_hold_an_equals_sign(
+    cli: CommandLine, plain_queue: Queue, given: str, name: str, outcome: object
+) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent", records_effects=True).id
+    (lease,) = plain_queue.claim()
+    lease.effect(name).__enter__()
+    assert lease.fail("x").status == "reconciling"
+    cli.expect(0, "reconcile", "resolve", task_id, "done", "--outcome", given)
+    (record,) = plain_queue.effects(task_id)
+    assert (record.key, record.state, record.outcome) == (name, "done", outcome)
+
+
 def test_reconcile_list_holds_both_kinds(cli: CommandLine, plain_queue: Queue) -> None:
     waiting, ended = store(plain_queue, 2, "non_idempotent")
     plain_queue.claim(2)

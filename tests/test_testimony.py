@@ -120,6 +120,13 @@ class TestTakingItIn:
         later.complete()
         assert queue.get(lease.id).open_effects == 0
 
+    def test_the_evidence_says_whose_word_it_was(self, queue: Any, clock: VirtualClock) -> None:
+        lease = in_doubt(queue, clock, charge={"n": 7}, mail=NotDone("no route"), call=1)
+        queue.resolve(lease.id, "done", by="ops", effects={"call": "not_done"}, accept_late=True)
+        (line,) = [line for line in queue.evidence(lease.id) if line["event"] == "effects_decided"]
+        assert line["effects"] == {"charge": "done", "mail": "not_done", "call": "not_done"}
+        assert sorted(line["testimony"]) == ["charge", "mail"]
+
     def test_only_when_it_is_asked_for(self, queue: Any, clock: VirtualClock) -> None:
         lease = in_doubt(queue, clock, charge=1)
         with pytest.raises(NotAllowedNow) as refused:
