@@ -7,7 +7,7 @@
 -- ARGV[2...]  id nonce name side_effect payload digest idempotency_key priority delay_ms at_ms records_effects lease_ms
 --             max_attempts max_expirations max_runtime_ms max_same_error retry credential
 -- Returns     ok now width=3 (created|existing|task_conflict|key_conflict|exhausted id status)...
--- Uses        moves evidence
+-- Uses        moves lives
 
 local durable = ARGV[1]
 local WIDTH = 18

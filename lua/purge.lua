@@ -11,7 +11,7 @@
 -- ARGV[7]  by            the operator who asked for it, or '' for a routine purge
 -- ARGV[8]  reason        why
 -- Returns  ok more now completed cancelled dead workers
--- Uses     moves evidence
+-- Uses     moves lives
 
 local durable = ARGV[1]
 local completed_ms = ARGV[2]

@@ -1,5 +1,5 @@
 -- Uses     queue plan json
--- Exports  evidence_line note note_late begin_life forget_old_lines
+-- Exports  evidence_line note note_late key_of log_of plan_log read_head head_text
 --
 -- The evidence of a task: a list of JSON lines. Once there were late calls, lines beyond the budget or an earlier task of
 -- the same id, a head stands before them with their counts and with which late calls were noted; it is written anew when
@@ -146,44 +146,6 @@ local function note_late(id, event, token, verb, ...)
   plan_log(log)
   log.late_lines = log.late_lines or {}
   log.late_lines[#log.late_lines + 1] = evidence_line(event, 'verb', json_string(verb), 'token', json_string(token), ...)
-end
-
--- A task takes an id of which evidence is left: it stays, and counts towards no budget any more.
-local function begin_life(id)
-  local key = key_of(id)
-  local length = read_or_nil('LLEN', key) or 0
-  local log = log_of(key)
-  local head = length > 0 and read_head(log)
-  if head then
-    head.before, head.late, head.pairs = length - (head.stored and 1 or 0), 0, ''
-    plan_log(log)
-    write('PERSIST', key)
-  end
-end
-
--- How many of the lines that earlier tasks have left are older than a time; counted up to a limit.
-local function count_older(key, head, before)
-  local last = math.min(head.before, LIMIT.structural_lines)
-  for first = 1, last, 50 do
-    for offset, line in ipairs(redis.call('LRANGE', key, first, math.min(first + 49, last))) do
-      if tonumber(string.match(line, '"at":(%d+)') or '0') >= before then
-        return first + offset - 2
-      end
-    end
-  end
-  return last
-end
-
--- Forgets what earlier tasks of an id have left, once it is older than a time; a bounded part of it in one call.
-local function forget_old_lines(id, before)
-  local log = log_of(key_of(id))
-  local head = read_head(log)
-  local old = head and head.before > 0 and count_older(log.key, head, before) or 0
-  if old > 0 then
-    head.before = head.before - old
-    write('LTRIM', log.key, int(1 + old), '-1')
-    write('LPUSH', log.key, head_text(head))
-  end
 end
 
 plan.write_log = write_log
