@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from redislease.errors import InvalidInput, LeaseLost, NotDone, QueuePaused, Red
 from redislease.flow import Flow
 from redislease.flows import settling
 from redislease.handle import Handle
+from redislease.local_process import own_pid
 from redislease.models import Grant, Lost, Renewed, Settled, SideEffect
 from redislease.redaction import Redaction
 
@@ -63,7 +63,7 @@ class LeaseCore:
         self._grant = grant
         self._redaction = redaction
         self._handle = Handle(queue, grant.id, owner, grant.generation, grant.token, grant.lease_ms)
-        self._pid = os.getpid()
+        self._pid = own_pid()
         self._expires_at = grant.expires_at
         self._deadline_s = sent_s + grant.remaining_ms / 1000
         if grant.runtime_deadline is not None:
@@ -138,7 +138,7 @@ class LeaseCore:
     def lost_reason(self) -> str | None:
         """Why, as one word; None while it is held or after it was settled."""
         if self._lost_reason is None and self._settled is None:
-            if self._pid != os.getpid():
+            if self._pid != own_pid():
                 return "forked"
             if local_clock.elapsed_s() >= self._deadline_s:
                 return "max_runtime" if self._capped else "deadline"
@@ -216,7 +216,7 @@ class LeaseCore:
             self._settled = answer
 
     def _own_process(self) -> None:
-        if self._pid != os.getpid():
+        if self._pid != own_pid():
             raise LeaseLost("forked", task_id=self.id, generation=self.generation)
 
     def _patience_s(self) -> float:

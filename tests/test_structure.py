@@ -33,7 +33,7 @@ LAYERS = (
     {"scripts", "keys", "policy_table"},
     {"models", "handle", "backoff", "effect_records", "timeline"},
     {"redaction"},
-    {"validation", "limits", "encoding", "ids", "errors", "local_clock", "moments"},
+    {"validation", "limits", "encoding", "ids", "errors", "local_clock", "local_process", "moments"},
 )
 # What the transport knows of commands is the shape of a call; `call` itself sees only scripts.
 OF_COMMANDS_FOR_CONNECTION = {"redislease.commands.call"}
