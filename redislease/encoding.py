@@ -65,13 +65,14 @@ def _plain(value: Any, path: str) -> Any:
 
 
 def _plain_object(value: Mapping[Any, Any], path: str) -> dict[str, Any]:
-    for key in value:
-        if not isinstance(key, str):
-            raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
-    return {
-        str.__str__(key): item if type(item) in _AS_THEY_ARE else _plain(item, f"{path}.{key}")
-        for key, item in value.items()
-    }
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if type(key) is not str:
+            if not isinstance(key, str):
+                raise PayloadInvalid(f"{path} has the key {validation.shown(key)}; keys must be strings")
+            key = str.__str__(key)  # of an enum, its value
+        plain[key] = item if type(item) in _AS_THEY_ARE else _plain(item, f"{path}.{key}")
+    return plain
 
 
 def to_json(value: Any, what: str, *, max_bytes: int, in_order: bool = False) -> bytes:
