@@ -14,6 +14,9 @@ from redislease.models import Grant, Renewed, Settled
 if TYPE_CHECKING:
     from redislease.async_queue import AsyncQueue
 
+_PLAIN = frozenset({type(None), bool, int, float, str, list, dict})
+"""Types of most outcomes, which nobody needs to ask whether they can be awaited: that is dear."""
+
 
 class AsyncLease(LeaseCore):
     """Temporary authority over one task, from `AsyncQueue.claim`; each verb does what it does on `Lease`."""
@@ -71,7 +74,7 @@ class AsyncLease(LeaseCore):
             if effect.done:
                 return effect._typed(effect.outcome, returns)
             outcome = action(effect)
-            if inspect.isawaitable(outcome):
+            if type(outcome) not in _PLAIN and inspect.isawaitable(outcome):
                 outcome = await outcome
             if not effect._recorded:
                 await self._queue._drive(effect._record(outcome))

@@ -54,6 +54,7 @@ class EffectCore:
         self._answer: Intended | None = None
         self._verdict = ""
         self._whole: bytes | None = None
+        self._unbegun = [True]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.key} of {self._lease.id}>"
@@ -124,9 +125,10 @@ class EffectCore:
             raise EffectAlreadyDone(effect=self.key, generation=answer.generation, at_ms=answer.at)
 
     def _begin(self) -> Flow[Self]:
-        entered = object()
-        if self.__dict__.setdefault("_entered", entered) is not entered:  # in one step: threads may share an effect
-            raise EffectError("an effect is begun once; make another for another call", effect=self.key)
+        try:
+            self._unbegun.pop()  # in one step: threads may share an effect
+        except IndexError:
+            raise EffectError("an effect is begun once; make another for another call", effect=self.key) from None
         lease = self._lease
         lease._own_process()
         one = Intent(lease._handle, self.key, self._nonce, self.name, self._digest)
