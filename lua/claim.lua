@@ -12,7 +12,7 @@
 --                          for tasks with an implicit effect, and where the grant says `unstarted`
 -- Returns  ok more next_due_ms now count width=10 (id name side_effect generation token expires_at attempts created_at
 --          rare payload)...; rare holds a line `NAME VALUE` for each field that most tasks do not have: lease_ms
---          runtime_deadline failures priority idempotency_key retry records_effects unstarted
+--          runtime_deadline failures priority idempotency_key nonce retry records_effects unstarted
 -- Returns  paused 0 '' now 0 width=10
 -- Returns  unknown_worker
 -- Returns  stale_request number

@@ -13,11 +13,11 @@ local durable = ARGV[1]
 local WIDTH = 8
 
 -- A worker that has lost its lease is answered why, and what it knows of its own effect is kept.
-local function hear(known, refusal, key, record, token, verdict, outcome)
-  if record then
-    testify(known, key, record, verdict, outcome)
+local function hear(known, refusal, key, record, mine, token, nonce, verdict, outcome)
+  if mine or record and is_earlier(record, token, nonce) then
+    testify(known, key, record, mine, verdict, outcome)
   end
-  note_late(known.id, 'late_outcome', token, 'outcome:' .. key, 'effect', json_string(key), 'verdict',
+  note_late(known.id, 'late_outcome', token, verdict .. ':' .. key, 'effect', json_string(key), 'verdict',
     json_string(verdict))
   return refusal
 end
@@ -36,7 +36,7 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   if not known then
     return refusal
   elseif not task then
-    return hear(known, refusal, key, mine and record, token, verdict, outcome)
+    return hear(known, refusal, key, record, mine, token, nonce, verdict, outcome)
   elseif not mine then
     return 'unknown_effect'
   elseif record.state ~= 'open' then

@@ -10,7 +10,7 @@
 -- ARGV[6]     by        who decides
 -- ARGV[7]     reason    why
 -- ARGV[8]     result    for done: JSON, or ''
--- ARGV[9...]  key verdict outcome
+-- ARGV[9...]  key verdict outcome testimony
 -- Returns     ok status fence
 -- Returns     unknown
 -- Returns     unknown_effect name
@@ -28,7 +28,7 @@ local result = ARGV[8]
 
 local GOES_TO = { done = 'completed', retry = 'ready', dead = 'dead' }
 
-local WIDTH = 3
+local WIDTH = 4
 
 -- Whether there is something to decide about an effect: it is open, or nobody can read whether it is.
 local function is_undecided(task, key)
@@ -53,46 +53,38 @@ local function not_open(task)
   end
 end
 
--- How many effects a decision leaves open. One that nobody can read may have been closed before.
-local function still_open_after(task)
-  local closed, unreadable = 0, 0
+-- Whether somebody has written over one of the effects that are decided.
+local function has_unreadable(task)
   for first = 9, #ARGV, WIDTH do
     local key = ARGV[first]
     local record = key ~= 'handler' and read_effect(task, key)
     if record and record.state == 'unreadable' then
-      unreadable = unreadable + 1
-    else
-      closed = closed + 1
+      return true
     end
   end
-  if unreadable > 0 then
-    closed = closed + math.min(unreadable, unreadable_open(task))
-  end
-  return number_of(task, 'open_effects') - closed
 end
 
--- Whether a decision is what the effect's worker said of it too late.
-local function is_testimony(record, verdict, outcome)
-  local said, told = string.match(record.late, '^(%S+) %d+ (.*)$')
-  return said == verdict and told == outcome
+local function still_open_after(task)
+  local open = has_unreadable(task) and open_in_all(task) or number_of(task, 'open_effects')
+  return open - (#ARGV - 8) / WIDTH
 end
 
 -- Closes the effects that were looked into; answers them as JSON, and those of which the worker's word was taken.
 local function close_decided(task)
   local found, believed = {}, {}
   for first = 9, #ARGV, WIDTH do
-    local key, verdict, outcome = ARGV[first], ARGV[first + 1], ARGV[first + 2]
+    local key, verdict, outcome, testimony = ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]
     if key == 'handler' then
       close_handler(task)
     else
       local record = read_effect(task, key)
-      if is_testimony(record, verdict, outcome) then
-        believed[#believed + 1] = json_string(key)
-      end
       note_begin(task, key, record)
       close_effect(task, key, record, verdict, outcome)
     end
     found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
+    if testimony == '1' then
+      believed[#believed + 1] = json_string(key)
+    end
   end
   return '{' .. table.concat(found, ',') .. '}', '[' .. table.concat(believed, ',') .. ']'
 end
@@ -121,6 +113,9 @@ end
 
 local function resolve(task, from)
   raise_fence()
+  if has_unreadable(task) then
+    adopt_unreadable(task)
+  end
   local effects, believed = close_decided(task)
   forgive(task)
   if from == 'reconciling' then

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redislease.errors import ServerError, reading
+from redislease.errors import UNREADABLE, ServerError, reading
 from redislease.models import Answer
 
 HANDLER = "handler"
 """The implicit effect of a `non_idempotent` task that records none."""
 
-UNREADABLE = "unreadable"
+UNREADABLE_STATE = "unreadable"
 """The state of an effect of which the record is none of ours."""
 
 
@@ -23,10 +23,10 @@ def receiver_key(queue: str, idempotency_key: str, effect: str) -> str:
 
     Args:
         queue: The queue's name.
-        idempotency_key: The task's own.
+        idempotency_key: The task's own; see `ids.own_key` for one that was given none.
         effect: The effect's key.
     """
-    return "/".join(quote(part, safe="") for part in (queue, idempotency_key, effect))
+    return "/".join(quote(part, safe=":") for part in (queue, idempotency_key, effect))
 
 
 class Testimony(Answer):
@@ -84,7 +84,7 @@ class EffectRecord(Answer):
 
 
 _STATES = ("open", "done", "not_done")
-_LATE = re.compile(rb"(?P<verdict>done|not_done) [0-9]+ (?P<outcome>.*)")
+_LATE = re.compile(rb"(?P<verdict>done|not_done) (?P<at>[0-9]{1,16}) (?P<outcome>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +99,27 @@ def _found(verdict: str, stored: bytes) -> dict[str, Any]:
     """An outcome from its stored form: `{"value":…}`, `{"not_stored":…}`, or the reason of a `not_done`."""
     if not stored:
         return {}
-    kept = json.loads(stored)
-    if verdict == "not_done":
-        return {"reason": kept or None}
-    return {"outcome": kept.get("value"), "not_stored": kept.get("not_stored")}
+    try:
+        kept = json.loads(stored)
+        if verdict == "not_done":
+            return {"reason": str(kept) if kept else None}
+        return {"outcome": kept.get("value"), "not_stored": kept.get("not_stored")}
+    except UNREADABLE:
+        return {"not_stored": {"type": UNREADABLE_STATE, "length": len(stored)}}
+
+
+def _is_unreadable(found: dict[str, Any]) -> bool:
+    return (found.get("not_stored") or {}).get("type") == UNREADABLE_STATE
 
 
 def _testimony(line: bytes) -> Testimony | None:
     if not line:
         return None
-    verdict, at, stored = line.split(b" ", 2)
-    return Testimony(verdict=verdict.decode(), at=int(at), **_found(verdict.decode(), stored))
+    said = _LATE.fullmatch(line)
+    if said is None:
+        return None
+    verdict = said["verdict"].decode()
+    return Testimony(verdict=verdict, at=int(said["at"]), **_found(verdict, said["outcome"]))
 
 
 def read(key: str, stored: bytes) -> EffectRecord:
@@ -129,14 +139,14 @@ def _read(key: str, stored: bytes) -> EffectRecord:
         raise ValueError(state)
     return EffectRecord(
         key=key,
-        name=name.decode(),
+        name=name.decode("utf-8", "replace"),
         state=state,
         generation=int(generation),
         token=int(token),
         opened_at=int(opened_at),
         digest=None if digest == "-" else digest,
         closed_at=int(closed_at) or None,
-        left_open_by=int(left_open_by) or None,
+        left_open_by=int(left_open_by.split(",")[0]) or None,
         **_found(state, outcome),
         testimony=_testimony(late),
     )
@@ -147,7 +157,7 @@ def read_any(key: str, stored: bytes) -> EffectRecord:
     try:
         return read(key, stored)
     except ServerError:
-        return EffectRecord(key=key, name=key, state=UNREADABLE, generation=0, token=0, opened_at=0)
+        return EffectRecord(key=key, name=key, state=UNREADABLE_STATE, generation=0, token=0, opened_at=0)
 
 
 def is_under_way(stored: bytes) -> bool:
@@ -162,7 +172,9 @@ def late_verdict(stored: bytes) -> Kept | None:
     if len(parts) != 4 or not parts[0].startswith(b"open "):
         return None
     said = _LATE.fullmatch(parts[3])
-    return Kept(said["verdict"].decode(), said["outcome"]) if said else None
+    if said is None or _is_unreadable(_found(said["verdict"].decode(), said["outcome"])):
+        return None
+    return Kept(said["verdict"].decode(), said["outcome"])
 
 
 def implicit(generation: int, token: int, claimed_at: int) -> EffectRecord:

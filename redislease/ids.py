@@ -30,3 +30,15 @@ def task_id() -> str:
 def nonce() -> str:
     """A new nonce: 8 characters at random (40 bits), unique among the calls on one task."""
     return os.urandom(8).translate(_DIGITS).decode()  # one is drawn for each effect: thousands a second
+
+
+def own_key(task_id: str, enqueue_nonce: str = "") -> str:
+    """The idempotency key of a task that was given none: no other task has it, not even a later one of the same id.
+
+    No key that somebody gives begins with a colon.
+
+    Args:
+        task_id: Its id.
+        enqueue_nonce: Of the call that enqueued it, where its id was chosen.
+    """
+    return f":{task_id}:{enqueue_nonce}" if enqueue_nonce else f":{task_id}"

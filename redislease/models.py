@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from redislease import limits
+from redislease import ids, limits
 from redislease.errors import ServerError
 
 
@@ -94,7 +94,7 @@ class Task(Answer):
     def from_hash(cls, queue: str, task_id: str, fields: Mapping[str, str], *, available_at: int | None = None) -> Task:
         """A task from its hash; fields of later versions are left out."""
         known: dict[str, Any] = {name: value for name, value in fields.items() if name in cls.model_fields}
-        known.setdefault("idempotency_key", task_id)
+        known.setdefault("idempotency_key", ids.own_key(task_id, fields.get("nonce", "")))
         # Until it is renewed, a lease was confirmed last by its claim.
         known.setdefault("renewed_at", fields.get("claimed_at"))
         flags = {name: fields.get(name) == "1" for name in ("records_effects", "unstarted")}

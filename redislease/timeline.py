@@ -41,20 +41,23 @@ def of_task(stored: Iterable[bytes], effects: Mapping[bytes, bytes]) -> list[Eve
         effects: The fields of `effects:ID`; of those that are open the beginning is told.
     """
     events: list[Event] = []
+    ended: set[int | None] = set()
     head, lines = _without_head(list(stored))
     for each in lines:
         event = line(each)
         if event["event"] == "outcome" and _is_time(event.get("opened_at")):
             began = event.pop("opened_at")
-            _put_where_it_happened(events, {"event": "intent", "at": began} | _beginning_of(event))
+            _put_where_it_happened(events, {"event": "intent", "at": began} | _beginning_of(event), ended)
             events.append({name: value for name, value in event.items() if name not in ("name", "digest", "again")})
         elif event["event"] == "intent":
-            _put_where_it_happened(events, {"event": "intent", "at": event["at"]} | _beginning_of(event))
+            _put_where_it_happened(events, {"event": "intent", "at": event["at"]} | _beginning_of(event), ended)
         else:
             events.append(event)
+            if _is_ending(event):
+                ended.add(_token(event))
     for key, record in effects.items():
         if effect_records.is_under_way(record):
-            _put_where_it_happened(events, _intent(_text(key), record))
+            _put_where_it_happened(events, _intent(_text(key), record), ended)
     if dropped := head.get("dropped"):
         events.append({"event": "not_kept", "at": None, "lines": dropped})
     return events
@@ -107,15 +110,20 @@ def _intent(key: str, stored: bytes) -> Event:
     }
 
 
-def _put_where_it_happened(events: list[Event], intent: Event) -> None:
+def _put_where_it_happened(events: list[Event], intent: Event, ended: set[int | None]) -> None:
     """Puts it before the end of its own lease, and there behind what is not younger or of an earlier lease.
 
     Within one millisecond it stands behind what was written before its outcome.
+
+    Args:
+        events: What was told so far.
+        intent: The beginning of an effect.
+        ended: The tokens of the leases whose end is among the events.
     """
     token = _token(intent)
     if intent["at"] is None or token is None:
         return events.append(intent)
-    position = _end_of_lease(events, token)
+    position = _end_of_lease(events, token) if token in ended else len(events)
     while position and _comes_after(events[position - 1], intent["at"], token):
         position -= 1
     events.insert(position, intent)
@@ -123,7 +131,7 @@ def _put_where_it_happened(events: list[Event], intent: Event) -> None:
 
 def _end_of_lease(events: list[Event], token: int) -> int:
     for position, event in enumerate(events):
-        if event["event"] not in _OF_EFFECTS and _is_ending(event) and _token(event) == token:
+        if _is_ending(event) and _token(event) == token:
             return position
     return len(events)
 
@@ -135,7 +143,7 @@ def _comes_after(event: Event, at: int, token: int) -> bool:
 
 def _is_ending(event: Event) -> bool:
     """A late call names a token too, and ends nothing."""
-    return "to" in event
+    return "to" in event and event["event"] not in _OF_EFFECTS
 
 
 def _token(event: Event) -> int | None:

@@ -84,8 +84,11 @@ def task_name(value: Any) -> str:
 
 
 def idempotency_key(value: Any) -> str:
-    """An idempotency key: 1 to 128 bytes without control characters."""
-    return text(value, "the idempotency key", max_bytes=limits.IDEMPOTENCY_KEY_BYTES)
+    """An idempotency key: 1 to 128 bytes without control characters, the first of which is no colon."""
+    key = text(value, "the idempotency key", max_bytes=limits.IDEMPOTENCY_KEY_BYTES)
+    if key.startswith(":"):
+        raise InvalidInput("an idempotency key begins with a colon only where a task was given none")
+    return key
 
 
 def by(value: Any) -> str:

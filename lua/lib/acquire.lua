@@ -11,8 +11,8 @@ local function forget_renewals(task)
 end
 
 -- What most tasks do not have, as a claim answers it: lines of a name and a value.
-local RARE = { 'lease_ms', 'runtime_deadline', 'failures', 'priority', 'idempotency_key', 'retry', 'records_effects',
-  'unstarted' }
+local RARE = { 'lease_ms', 'runtime_deadline', 'failures', 'priority', 'idempotency_key', 'nonce', 'retry',
+  'records_effects', 'unstarted' }
 
 local function rare_fields(fields)
   local lines = {}
@@ -25,8 +25,8 @@ local function rare_fields(fields)
 end
 
 local function has_rare_fields(fields)
-  return fields.records_effects or fields.idempotency_key or fields.priority or fields.failures or fields.lease_ms
-    or fields.retry or fields.runtime_deadline or fields.unstarted
+  return fields.records_effects or fields.idempotency_key or fields.nonce or fields.priority or fields.failures
+    or fields.lease_ms or fields.retry or fields.runtime_deadline or fields.unstarted
 end
 
 -- One task as claim answers it, for a new lease and for its replay.

@@ -20,6 +20,7 @@ local LIMIT = {
   effects = 1000,
   spent_nonces = 72,
   structural_lines = 1000,
+  effect_lines = 900,
   late_lines = 20,
   retention_floor_ms = 60000,
   signal_ms = 60000,

@@ -1,12 +1,13 @@
 -- Uses     handler evidence
--- Exports  NO_TRY is_spent spent_with read_effect read_own_effect unreadable_open open_effect note_begin note_outcome
--- Exports  close_effect return_effect testify
+-- Exports  NO_TRY is_spent spent_with is_earlier read_effect read_own_effect open_in_all adopt_unreadable open_effect
+-- Exports  note_begin note_outcome close_effect return_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
--- both times, and the generation that left it open before (0: none) · the name · the outcome · testimony that came after
--- the lease was lost. `open_effects` of the task counts those without outcome, over all attempts; the implicit effect
--- `handler` is counted too, but lives in the task's own hash.
+-- both times, and the generation that left it open before (0: none; behind commas token and nonce of the lease that had
+-- begun it before) · the name · the outcome · testimony that came after the lease was lost. `open_effects` of the task
+-- counts those without outcome, over all attempts; the implicit effect `handler` is counted too, but lives in the task's
+-- own hash.
 
 -- In place of a nonce: no try of this lease is under way, and one of an earlier lease is in doubt.
 local NO_TRY = '-'
@@ -56,20 +57,21 @@ local EFFECT_STATES = { open = true, done = true, not_done = true }
 local function unreadable_record(key)
   return {
     state = 'unreadable', token = '0', generation = '1', nonce = NO_TRY, spent = '', digest = '-', opened_at = '0',
-    closed_at = '0', left_open_by = '0', name = key, outcome = '', late = '',
+    closed_at = '0', left_open_by = '0', earlier = '', name = key, outcome = '', late = '',
   }
 end
 
 local function parse_effect(key, text)
-  local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by, name, outcome, late = string.match(
-    text, '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
+  local state, token, generation, nonce, spent, digest, opened_at, closed_at, left_open_by, earlier, name, outcome, late =
+    string.match(text,
+      '^(%S+) (%d+) (%d+) ([^ ,]+)(%S*) (%S+) (%d+) (%d+) (%d+)(%S*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
   if not EFFECT_STATES[state] then
     return unreadable_record(key)
   end
   return {
     state = state, token = token, generation = generation, nonce = nonce, spent = spent, digest = digest,
-    opened_at = opened_at, closed_at = closed_at, left_open_by = left_open_by, name = name, outcome = outcome,
-    late = late,
+    opened_at = opened_at, closed_at = closed_at, left_open_by = left_open_by, earlier = earlier, name = name,
+    outcome = outcome, late = late,
   }
 end
 
@@ -88,28 +90,21 @@ local function read_own_effect(task, key, generation, token, nonce)
     if digest then
       return {
         state = 'open', token = token, generation = generation, nonce = nonce, spent = '', digest = digest,
-        opened_at = opened_at, closed_at = '0', left_open_by = left_open_by, name = name, outcome = '', late = '',
+        opened_at = opened_at, closed_at = '0', left_open_by = left_open_by, earlier = '', name = name, outcome = '',
+        late = '',
       }
     end
   end
   return text and parse_effect(key, text) or nil
 end
 
--- How many more effects of the task are open than its readable records tell of.
-local function unreadable_open(task)
-  local left = number_of(task, 'open_effects') - (task.fields.handler_open and 1 or 0)
-  local flat = redis.call('HGETALL', effects_key(task))
-  for position = 1, #flat, 2 do
-    if read_effect(task, flat[position]).state == 'open' then
-      left = left - 1
-    end
-  end
-  return math.max(left, 0)
+local function says_done(record)
+  return string.sub(record.late, 1, 5) == 'done '
 end
 
--- Whether an effect counts among the open ones of its task.
-local function is_open(task, record)
-  return record.state == 'open' or record.state == 'unreadable' and unreadable_open(task) > 0
+-- Whether a call is of the lease that had begun the effect before the one that its record names.
+local function is_earlier(record, token, nonce)
+  return record.earlier == ',' .. token .. ',' .. nonce
 end
 
 local function write_text(task, key, text)
@@ -120,7 +115,54 @@ end
 local function write_effect(task, key, record)
   write_text(task, key, record.state .. ' ' .. record.token .. ' ' .. record.generation .. ' ' .. record.nonce
     .. record.spent .. ' ' .. record.digest .. ' ' .. record.opened_at .. ' ' .. record.closed_at .. ' '
-    .. record.left_open_by .. '\n' .. record.name .. '\n' .. record.outcome .. '\n' .. record.late)
+    .. record.left_open_by .. record.earlier .. '\n' .. record.name .. '\n' .. record.outcome .. '\n' .. record.late)
+end
+
+-- The keys of a task's effects: those that are stored, and those that this call has planned.
+local function keys_of_effects(task)
+  local keys, known = {}, {}
+  local function add(key)
+    if key and not known[key] then
+      known[key] = true
+      keys[#keys + 1] = key
+    end
+  end
+  local flat = redis.call('HGETALL', effects_key(task))
+  for position = 1, #flat, 2 do
+    add(flat[position])
+  end
+  local planned = task.id .. ' '
+  for place, text in pairs(earlier_texts) do
+    add(text and string.sub(place, 1, #planned) == planned and string.sub(place, #planned + 1))
+  end
+  add(task.effect_text and task.effect)
+  return keys
+end
+
+-- How many effects of a task are open when each that nobody can read counts as open, and which those are.
+local function open_in_all(task)
+  local open, unreadable = task.fields.handler_open and 1 or 0, {}
+  for _, key in ipairs(keys_of_effects(task)) do
+    local state = read_effect(task, key).state
+    if state == 'unreadable' then
+      unreadable[#unreadable + 1] = key
+    elseif state == 'open' then
+      open = open + 1
+    end
+  end
+  return open + #unreadable, unreadable
+end
+
+-- Makes open questions of the records that nobody can read: an attempt of which nothing is known may have begun them.
+local function adopt_unreadable(task)
+  local open, unreadable = open_in_all(task)
+  for _, key in ipairs(unreadable) do
+    local record = read_effect(task, key)
+    record.state = 'open'
+    write_effect(task, key, record)
+    note(task.id, evidence_line('unreadable_effect', 'effect', json_string(key)))
+  end
+  put(task, 'open_effects', int(open))
 end
 
 -- An effect is called like its key unless the line says otherwise, and begun for the first time.
@@ -136,9 +178,7 @@ end
 -- The beginning of an effect becomes evidence when its outcome is known, in one line with it, or when somebody else
 -- decides it or begins it anew; until then its record tells.
 local function note_begin(task, key, record)
-  if record.state == 'unreadable' then
-    note(task.id, evidence_line('unreadable_effect', 'effect', json_string(key)))
-  elseif record.nonce ~= NO_TRY then
+  if record.nonce ~= NO_TRY then
     note(task.id, line_of('intent', record.opened_at, key, record) .. '}')
   end
 end
@@ -148,34 +188,43 @@ local function note_outcome(task, key, record, verdict)
     .. verdict .. '"}')
 end
 
--- Opens an effect for a call; `before` is the record that it replaces. Answers whether an earlier attempt may have left
--- it open.
+-- Which lease had begun an effect before a call of another.
+local function begun_before(call, before)
+  if not before then
+    return ''
+  elseif before.token == call.token or before.nonce == NO_TRY then
+    return before.earlier
+  end
+  return ',' .. before.token .. ',' .. before.nonce
+end
+
+-- Opens an effect for a call; `before` is the record that it replaces. Answers whether an earlier attempt had left it
+-- open. That somebody has done it stays known.
 local function open_effect(task, call, before, spent)
-  local again = before and before.state ~= 'not_done'
+  local again = before and before.state == 'open'
   if again then
     note_begin(task, call.key, before)
-  end
-  if not before or not is_open(task, before) then
+  else
     increase(task, 'open_effects')
+    if not before then
+      increase(task, 'effects')
+    end
   end
-  if not before then
-    increase(task, 'effects')
-  end
+  local late = before and says_done(before) and before.late or ''
   write_text(task, call.key, 'open ' .. call.token .. ' ' .. call.generation .. ' ' .. call.nonce .. spent .. ' '
-    .. call.digest .. ' ' .. now_text .. ' 0 ' .. (again and before.generation or '0') .. '\n' .. call.name .. '\n\n')
+    .. call.digest .. ' ' .. now_text .. ' 0 ' .. (again and before.generation or '0') .. begun_before(call, before) .. '\n'
+    .. call.name .. '\n\n' .. late)
   return again
 end
 
--- Closes an effect. One that did not happen forgets its request: the next attempt may ask for something else.
+-- Closes an open effect. One that did not happen forgets its request: the next attempt may ask for something else.
 local function close_effect(task, key, record, verdict, outcome)
-  if is_open(task, record) then
-    close_one(task)
-  end
   record.state, record.closed_at, record.outcome = verdict, now_text, outcome
   if verdict == 'not_done' then
     record.digest = '-'
   end
   write_effect(task, key, record)
+  close_one(task)
 end
 
 -- A try that did not happen says nothing of the one that an earlier lease had left open: that one is in doubt again.
@@ -185,9 +234,12 @@ local function return_effect(task, key, record)
   write_effect(task, key, record)
 end
 
--- What a worker says of its effect after it has lost the lease: kept, and changing nothing else.
-local function testify(task, key, record, verdict, outcome)
-  if record.late == '' and record.state == 'open' then
+-- What a worker says of its effect after it has lost the lease: kept, and deciding nothing. That it was done counts more
+-- than that it was not, also after somebody else has decided; that it was not says nothing of an earlier lease's try.
+local function testify(task, key, record, mine, verdict, outcome)
+  local worth = verdict == 'done' and not says_done(record)
+    or mine and record.state == 'open' and record.late == '' and record.left_open_by == '0'
+  if worth then
     record.late = verdict .. ' ' .. now_text .. ' ' .. outcome
     write_effect(task, key, record)
   end

@@ -39,7 +39,11 @@ local function plan_log(log)
   end
 end
 
-local NO_HEAD = '{"late":0,"dropped":0,"before":0,"late_calls":[]}'
+local NO_HEAD = '{"late":0,"stale":0,"dropped":0,"before":0,"fence":0,"late_calls":[]}'
+
+local function number_in(text, name)
+  return tonumber(string.match(text, '"' .. name .. '":(%d+)') or '0')
+end
 
 -- Answers nothing for a log of the wrong type, which costs its lines, not the task.
 local function read_head(log)
@@ -52,9 +56,11 @@ local function read_head(log)
     local text = stored and first or NO_HEAD
     log.head = {
       stored = stored,
-      late = tonumber(string.match(text, '"late":(%d+)') or '0'),
-      dropped = tonumber(string.match(text, '"dropped":(%d+)') or '0'),
-      before = tonumber(string.match(text, '"before":(%d+)') or '0'),
+      late = number_in(text, 'late'),
+      stale = number_in(text, 'stale'),
+      dropped = number_in(text, 'dropped'),
+      before = number_in(text, 'before'),
+      fence = number_in(text, 'fence'),
       pairs = string.match(text, '"late_calls":%[(.*)%]}$') or '',
     }
   end
@@ -62,8 +68,8 @@ local function read_head(log)
 end
 
 local function head_text(head)
-  return '{"late":' .. int(head.late) .. ',"dropped":' .. int(head.dropped) .. ',"before":' .. int(head.before)
-    .. ',"late_calls":[' .. head.pairs .. ']}'
+  return '{"late":' .. int(head.late) .. ',"stale":' .. int(head.stale) .. ',"dropped":' .. int(head.dropped)
+    .. ',"before":' .. int(head.before) .. ',"fence":' .. int(head.fence) .. ',"late_calls":[' .. head.pairs .. ']}'
 end
 
 local function write_head(log)
@@ -77,14 +83,19 @@ local function write_head(log)
   end
 end
 
--- Takes back a line that went beyond the budget. Lines of late calls and of earlier tasks do not count towards it.
-local function write_within_budget(key, length)
-  local log = log_of(key)
-  local head = read_head(log)
-  if length - (head.stored and 1 or 0) - head.late - head.before > LIMIT.structural_lines then
+local function is_of_effect(line)
+  return string.find(line, '^{"event":"intent"') or string.find(line, '^{"event":"outcome"')
+end
+
+-- Takes back a line that went beyond the budget. Lines of late calls and of earlier tasks do not count towards it, and
+-- those of effects leave a rest of it to endings and decisions.
+local function write_within_budget(key, length, line)
+  local head = read_head(log_of(key))
+  local counted = length - (head.stored and 1 or 0) - head.late - head.stale - head.before
+  if counted > (is_of_effect(line) and LIMIT.effect_lines or LIMIT.structural_lines) then
     redis.call('LTRIM', key, 0, -2)
     head.dropped = head.dropped + 1
-    write_head(log)
+    write_head(log_of(key))
   end
 end
 
@@ -104,8 +115,8 @@ local function write_notes(notes)
     local length = redis.pcall('RPUSH', key, notes[position + 1])
     if type(length) ~= 'number' then
       read_or_nil('RPUSH', key, notes[position + 1])
-    elseif length > LIMIT.structural_lines then
-      write_within_budget(key, length)
+    elseif length > LIMIT.effect_lines then
+      write_within_budget(key, length, notes[position + 1])
     end
   end
 end
@@ -130,7 +141,8 @@ local function note(id, line)
   notes[size + 2] = line
 end
 
--- A refused call that would have changed something, once for each token and verb.
+-- A refused call that would have changed something, once for each token and verb. Those of earlier tasks of the id have a
+-- budget of their own.
 local function note_late(id, event, token, verb, ...)
   local log = log_of(key_of(id))
   local head = read_head(log)
@@ -138,12 +150,17 @@ local function note_late(id, event, token, verb, ...)
     return
   end
   local call = json_string(token .. ' ' .. verb)
-  if string.find(head.pairs, call, 1, true) or head.late >= LIMIT.late_lines then
+  if string.find(head.pairs, call, 1, true) then
     return
   end
-  head.late = head.late + 1
-  head.pairs = head.pairs == '' and call or head.pairs .. ',' .. call
   plan_log(log)
+  local kind = (tonumber(token) or 0) > head.fence and 'late' or 'stale'
+  if head[kind] >= LIMIT.late_lines then
+    head.dropped = head.dropped + 1
+    return
+  end
+  head[kind] = head[kind] + 1
+  head.pairs = head.pairs == '' and call or head.pairs .. ',' .. call
   log.late_lines = log.late_lines or {}
   log.late_lines[#log.late_lines + 1] = evidence_line(event, 'verb', json_string(verb), 'token', json_string(token), ...)
 end

@@ -10,16 +10,26 @@ local function begin_life(id)
   local length = read_or_nil('LLEN', key) or 0
   local log = log_of(key)
   local head = length > 0 and read_head(log)
-  if head then
-    head.before, head.late, head.pairs = length - (head.stored and 1 or 0), 0, ''
-    plan_log(log)
-    write('PERSIST', key)
+  if not head then
+    return
   end
+  head.before = length - (head.stored and 1 or 0)
+  if head.dropped > 0 then
+    log.late_lines = { evidence_line('not_kept', 'lines', int(head.dropped)) }
+    head.before = head.before + 1
+  end
+  head.late, head.stale, head.dropped, head.fence, head.pairs = 0, 0, 0, fence, ''
+  plan_log(log)
+  write('PERSIST', key)
 end
+
+-- How many lines one call looks at, of all logs together.
+local left_to_look = 5000
 
 -- How many of the lines that earlier tasks have left are older than a time; counted up to a limit.
 local function count_older(key, head, before)
-  local last = math.min(head.before, LIMIT.structural_lines)
+  local last = math.min(head.before, LIMIT.structural_lines, left_to_look)
+  left_to_look = left_to_look - last
   for first = 1, last, 50 do
     for offset, line in ipairs(redis.call('LRANGE', key, first, math.min(first + 49, last))) do
       if tonumber(string.match(line, '"at":(%d+)') or '0') >= before then

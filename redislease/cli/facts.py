@@ -8,7 +8,7 @@ from typing import Any
 
 from redislease.cli.output import when
 from redislease.cli.session import Session
-from redislease.effect_records import UNREADABLE, EffectRecord
+from redislease.effect_records import UNREADABLE_STATE, EffectRecord
 from redislease.errors import TaskUnknown, reading
 from redislease.models import Stats, Status, Task
 
@@ -129,7 +129,7 @@ def gather(session: Session, task_id: str) -> Facts:
         doubt_since = int(float(doubt)) if doubt is not None else None
         since = _since(task, score, doubt_since, last_event)
     effects = queue.effects(task_id) if task.open_effects else []
-    in_doubt = [effect for effect in effects if effect.state in ("open", UNREADABLE)]
+    in_doubt = [effect for effect in effects if effect.state in ("open", UNREADABLE_STATE)]
     decision = _decision(task, lines)
     never_begun = sum(line.get("event") == "unstarted" for line in lines)
     return Facts(session, task, queue.stats(), since, ahead, doubt_since, in_doubt, decision, never_begun)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,8 +27,15 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits} is too large")
+    return value
+
+
 def json_value(text: str | bytes, what: str) -> Any:
-    """Strict JSON: no NaN, no key twice, valid UTF-8.
+    """Strict JSON: no NaN, nothing beyond a double, no key twice, valid UTF-8.
 
     Raises:
         InvalidInput: It is not.
@@ -35,7 +43,7 @@ def json_value(text: str | bytes, what: str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError as problem:
         raise InvalidInput(f"{what} is not valid UTF-8 at byte {problem.start + 1}") from None
     except RecursionError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redislease import limits, validation
+from redislease import ids, limits, validation
 from redislease.commands.call import Call, Reply
 from redislease.commands.replies import groups, optional_int, text
 from redislease.errors import InvalidInput, QueueExhausted, ServerUnavailable, WorkerUnknown
@@ -101,7 +101,7 @@ def _grant(group: tuple[Any, ...], now: int) -> Grant:
         int(group[6]),
         int(rare.get("failures") or 0),
         int(rare.get("priority") or 0),
-        rare.get("idempotency_key") or task_id,
+        rare.get("idempotency_key") or ids.own_key(task_id, rare.get("nonce", "")),
         rare.get("retry", ""),
         int(group[7]),
         "records_effects" in rare,

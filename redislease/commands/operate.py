@@ -136,15 +136,17 @@ def resolve(
     )
 
 
-def _found(key: str, verdict: str | Done | Kept) -> tuple[str, str, bytes]:
+def _found(key: str, verdict: str | Done | Kept) -> tuple[str, str, bytes, str]:
     validation.text(key, "the effect", max_bytes=limits.NAME_BYTES)
     if isinstance(verdict, Kept):
-        return key, verdict.verdict, verdict.outcome
+        return key, verdict.verdict, verdict.outcome, "1"
     if isinstance(verdict, Done):
-        return key, "done", encode_outcome(verdict.outcome)
+        if key == HANDLER:
+            raise InvalidInput("the implicit effect keeps no outcome: give the task a result")
+        return key, "done", encode_outcome(verdict.outcome), ""
     if verdict not in VERDICTS:
         raise InvalidInput(f"an effect is {' or '.join(VERDICTS)}, not {validation.shown(verdict)}")
-    return key, verdict, encode_outcome(None) if verdict == "done" else b""
+    return key, verdict, encode_outcome(None) if verdict == "done" else b"", ""
 
 
 def pause(level: str, epoch: int, *, by: str, reason: str = "") -> Call[Paused]:
