@@ -13,7 +13,7 @@ from explore.trace import as_test
 from explore.view import State
 
 NAMES = ("full", "holding", "operating", "faults", "restarts", "effects")
-SHORT = 4_000
+SHORT = 6_000
 """So many states are enough to find every mutation of `test_explore_mutations.py`; the slow run looks further."""
 
 

@@ -10,7 +10,7 @@ from explore.mutations import MUTATIONS, Mutation
 from explore.search import Search, Violation
 from explore.trace import as_test, replay
 
-STATES = 4_000
+STATES = 6_000
 """As many as `test_explore.py` looks at: what that would miss is missed here."""
 
 

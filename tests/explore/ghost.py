@@ -59,9 +59,10 @@ class Effect(NamedTuple):
         nonce: Of the call that opened it last.
         digest: Of the request; `-` once it did not happen.
         outcome: What was recorded.
-        late: There is testimony of a holder that had lost its lease.
+        late: The verdict of a holder that had lost its lease, if there is testimony.
         spent: The nonces that it replaced in the same attempt.
         again: An earlier lease had left it open.
+        earlier: Token and nonce of the lease that had begun it before, if there is one.
     """
 
     task: bytes
@@ -71,9 +72,10 @@ class Effect(NamedTuple):
     nonce: bytes = b""
     digest: bytes = b""
     outcome: bytes = b""
-    late: bool = False
+    late: bytes = b""
     spent: tuple[bytes, ...] = ()
     again: bool = False
+    earlier: tuple[Any, ...] = ()
 
 
 class Decision(NamedTuple):

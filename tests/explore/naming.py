@@ -116,6 +116,7 @@ class Naming:
         ghost = self._ghost
         fence = _number(self._meta, b"fence")
         known = {fence, ghost.top, *(lease.token for lease in ghost.leases), *(one.token for one in ghost.effects)}
+        known |= {one.earlier[0] for one in ghost.effects if one.earlier}
         for one in ghost.decisions:
             known |= {one.token, int(one.answer[2]) if one.task else 0}
         for task in self._tasks:

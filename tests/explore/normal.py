@@ -12,7 +12,7 @@ import hashlib
 import marshal
 from functools import lru_cache
 
-from .ghost import Decision, Ghost, Lease
+from .ghost import Decision, Effect, Ghost, Lease
 from .model import NEVER_SWEPT
 from .naming import FAR_MS, Naming
 from .texts import (
@@ -173,9 +173,12 @@ class Normal:
     def _effect(self, naming: Naming, field: bytes) -> bytes:
         record = effect_record(field)
         if "read" in self.merges:
-            late = b"done 1 " if record.late else b""
+            late = record.late.split(b" ")[0] + b" 1 " if record.late else b""
             record = record._replace(opened_at=b"1", closed_at=b"0", name=b"", late=late)
-        return record._replace(token=b"%d" % naming.token(int(record.token))).text()
+        left_open_by = record.left_open_by.split(b",")[0]
+        for token, nonce in [record.earlier()] if record.earlier() else []:
+            left_open_by += b",%d,%b" % (naming.token(token), nonce)
+        return record._replace(token=b"%d" % naming.token(int(record.token)), left_open_by=left_open_by).text()
 
     def _meta(self, naming: Naming, text: bytes) -> bytes:
         stored = dict(fields(text))
@@ -227,7 +230,7 @@ class Normal:
             lost_at=naming.lost_at(ghost),
             requests=requests,
             recorded=recorded,
-            effects=tuple(one._replace(token=naming.token(one.token)) for one in ghost.effects),
+            effects=tuple(_effect(naming, one) for one in ghost.effects),
             decisions=tuple(self._decision(naming, one) for one in ghost.decisions),
             decided=len(ghost.decisions) if "nonces" in self.merges else ghost.decided,
         )
@@ -255,6 +258,11 @@ class Normal:
         if one.task:
             answer = (*answer[:2], b"%d" % naming.token(int(answer[2])))
         return one._replace(args=args, token=naming.token(one.token), answer=answer)
+
+
+def _effect(naming: Naming, one: Effect) -> Effect:
+    earlier = (naming.token(one.earlier[0]), one.earlier[1]) if one.earlier else ()
+    return one._replace(token=naming.token(one.token), earlier=earlier)
 
 
 def _keep_apart(members: dict[bytes, int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redislease.keys import STATES, QueueKeys
 
@@ -102,7 +102,12 @@ class EffectRecord(NamedTuple):
         """The field."""
         return b"\n".join((b" ".join(self[:8]), *self[8:]))
 
-    def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bool, tuple[bytes, ...], bool]:
+    def earlier(self) -> tuple[int, bytes] | tuple[()]:
+        """Token and nonce of the lease that had begun it before."""
+        _, *earlier = self.left_open_by.split(b",")
+        return (int(earlier[0]), earlier[1]) if earlier else ()
+
+    def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bytes, tuple[bytes, ...], bool, tuple[Any, ...]]:
         """What its callers know of it, in the order of `ghost.Effect` behind task and key."""
         nonce, *spent = self.nonce.split(b",")
         return (
@@ -111,9 +116,10 @@ class EffectRecord(NamedTuple):
             nonce,
             self.digest,
             self.outcome,
-            self.late != b"",
+            self.late.split(b" ")[0],
             tuple(spent),
-            self.left_open_by != b"0",
+            self.left_open_by.split(b",")[0] != b"0",
+            self.earlier(),
         )
 
 

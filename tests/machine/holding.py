@@ -101,7 +101,12 @@ def intend(queue: ModelQueue, held: Held, key: str, nonce: str, request: Any) ->
             return "intent", answer
     left_open_by = record.generation if record and record.state == "open" else None
     spent = record.over() if record and mine else ()
-    task.effects[key] = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by, spent=spent)
+    begun = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by, spent=spent)
+    if record:
+        known = mine or record.nonce == NO_TRY
+        begun.earlier = record.earlier if known else (record.token, record.nonce)
+        begun.testimony = record.testimony if record.says_done else None
+    task.effects[key] = begun
     return "intent", "again" if left_open_by else "open"
 
 
@@ -120,7 +125,10 @@ def _met(task: ModelTask, record: ModelEffect, mine: bool, nonce: str, request: 
 
 
 def tell(queue: ModelQueue, held: Held, key: str, nonce: str, verdict: str, outcome: Any) -> Outcome:
-    """What became of an effect; from a holder no more it is testimony, if the effect is its own and still open."""
+    """What became of an effect; from a holder no more it is testimony, if it has begun it.
+
+    That it was done counts more than that it was not, which speaks of no earlier lease's try.
+    """
     task = queue.tasks.get(held.id)
     record = task.effects.get(key) if task else None
     mine = record is not None and (record.token, record.nonce) == (held.token, nonce)
@@ -129,8 +137,10 @@ def tell(queue: ModelQueue, held: Held, key: str, nonce: str, verdict: str, outc
     if record and record.token == held.token and verdict == "not_done" and nonce in record.spent:
         return "told", "ok"
     if refused := _refused(queue, held, "outcome"):
-        if record and mine and record.state == "open" and record.testimony is None:
-            record.testimony = verdict, outcome
+        if record and (mine or record.earlier == (held.token, nonce)):
+            alone = mine and record.state == "open" and record.testimony is None and not record.left_open_by
+            if alone or (verdict == "done" and not record.says_done):
+                record.testimony = verdict, outcome
         return refused
     if record is None or not mine:
         return "told", "unknown_effect"

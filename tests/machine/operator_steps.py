@@ -13,6 +13,7 @@ from . import operating
 from .actions import action
 from .base import Named, Steps
 from .refusal import Outcome
+from .task import HANDLER
 
 CHOICE = st.integers(0, 11)
 STALE = st.sampled_from((None, None, None, 1))
@@ -78,7 +79,7 @@ class OperatorSteps(Steps):
         keys = sorted(task.open_keys) if task else []
         keys += ["pay"] if stray and decision != "retry" and "pay" not in keys else []
         chosen = {key: verdict for key, verdict in zip(keys, verdicts, strict=False) if verdict}
-        given = {key: Done("o") if verdict == "done" else verdict for key, verdict in chosen.items()}
+        given = {key: Done("o") if verdict == "done" and key != HANDLER else verdict for key, verdict in chosen.items()}
         found = {key: (verdict, "o" if verdict == "done" else None) for key, verdict in chosen.items()}
         self._decide(
             lambda queue: queue.resolve(task_id, decision, token=stale, by="op", effects=given, result="r"),

@@ -39,6 +39,13 @@ class ModelEffect:
     left_open_by: int | None = None
     testimony: tuple[str, Any] | None = None
     spent: tuple[str, ...] = ()
+    earlier: tuple[int, str] | None = None
+    """Token and nonce of the lease that had begun it before."""
+
+    @property
+    def says_done(self) -> bool:
+        """Whether there is testimony that it was done."""
+        return self.testimony is not None and self.testimony[0] == "done"
 
     def over(self) -> tuple[str, ...]:
         """The nonces of the lease's tries that are over, the last first."""

@@ -13,7 +13,7 @@ from keyspace import Keyspace
 from servers import Engine
 from virtual_clock import VirtualClock
 
-from redislease import AsyncLease, AsyncQueue, Lease, Queue
+from redislease import AsyncLease, AsyncQueue, Lease, Queue, ids
 from redislease.keys import STATES, QueueKeys
 from redislease.scripts import ScriptLibrary
 
@@ -166,7 +166,7 @@ def _expected(task: ModelTask) -> dict[str, Any]:
     options = task.options
     found = {name: getattr(task, name) for name in _AS_THEY_ARE}
     return found | {
-        "idempotency_key": options.key or task.id,
+        "idempotency_key": options.key or ids.own_key(task.id, "" if task.nonce == task.id else task.nonce),
         "name": options.name,
         "side_effect": options.side_effect,
         "records_effects": options.records_effects,

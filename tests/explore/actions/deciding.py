@@ -166,7 +166,7 @@ class Resolve(TaskDecision):
         task = name.encode()
         status = (view.task(task) or {})[b"status"]
         keys = view.ghost.open_of(task) if verdict else []
-        groups = [{"key": key, "verdict": verdict} for key in keys]
+        groups = [{"key": key, "verdict": verdict, "testimony": ""} for key in keys]
         left = len(view.ghost.open_of(task)) - len(groups)
         to: bytes | None = GOES_TO[decision] if status == b"reconciling" else status
         if (decision == "retry" and (left > 0 or status in TERMINAL)) or token != tokens_of(view, task)[0]:

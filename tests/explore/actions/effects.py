@@ -77,6 +77,8 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     spent = asked.nonce == record.nonce or asked.nonce in record.spent
     if mine and (spent or (record.state != b"not_done" and record.nonce != b"-")):
         return (b"reused",), None
+    begun = record.earlier if mine or record.nonce == b"-" else (record.token, record.nonce)
+    asked = asked._replace(earlier=begun, late=record.late if record.late == b"done" else b"")
     if record.state == b"not_done":
         return (b"open", b""), asked._replace(spent=(record.nonce, *record.spent) if mine else ())
     if record.digest != asked.digest:
@@ -86,6 +88,16 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     if view.scope.task(lease.task).side_effect == "non_idempotent":
         return (b"ambiguous",), None
     return (b"open", b"again"), asked._replace(spent=record.spent if mine else (), again=True)
+
+
+def _is_heard(record: Effect, lease: Lease, nonce: bytes, verdict: bytes) -> bool:
+    """Whether testimony is kept: that it was done counts more, and that it was not speaks of the only try."""
+    mine = (record.token, record.nonce) == (lease.token, nonce)
+    if not mine and record.earlier != (lease.token, nonce):
+        return False
+    if verdict == b"done":
+        return record.late != b"done"
+    return mine and record.state == b"open" and not record.late and not record.again
 
 
 @action
@@ -127,9 +139,9 @@ class Record(Action):
         elif not lease.holds(view.now):
             right = refusal(view, lease, b"outcome")
             expect(outcome, answer == right, f"G2: an outcome after the lease was answered {answer}, not {right}")
-            if record and mine and record.state == b"open":
+            if record and _is_heard(record, lease, nonce.encode(), verdict.encode()):
                 outcome.testimony = lease.task
-                outcome.ghost = view.ghost.record(record._replace(late=True))
+                outcome.ghost = view.ghost.record(record._replace(late=verdict.encode()))
         elif not record or not mine:
             expect(outcome, answer[0] == b"unknown_effect", f"an outcome of nothing was answered {answer}")
         elif record.state != b"open":
