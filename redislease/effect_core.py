@@ -84,7 +84,10 @@ class EffectCore:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this task at this effect, and different for everything else."""
+        """The same for every attempt of this task at this effect, and different for everything else.
+
+        Tasks that were given the same `idempotency_key`, one after the other, share it.
+        """
         self._not_done_yet()
         task = self._lease.task
         return receiver_key(task.queue, task.idempotency_key, self.key)

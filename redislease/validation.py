@@ -15,7 +15,7 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _WORKER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,40}")
 _OWNER = re.compile(r"[A-Za-z0-9._@-]{1,40}-[1-9][0-9]{0,15}")
-_TASK_ID = re.compile(r"[^\s{}:\x00-\x1f\x7f-\x9f]{1,128}")
+_TASK_ID = re.compile(r"(?!-)[^\s{}:\x00-\x1f\x7f-\x9f]{1,128}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -72,10 +72,12 @@ def owner(value: Any) -> str:
 
 
 def task_id(value: Any) -> str:
-    """A task id: 1 to 128 characters without braces, colons, whitespace and control characters."""
-    return _matching(
-        value, "the task id", _TASK_ID, "1 to 128 characters without braces, colons, whitespace and control characters"
-    )
+    """A task id: 1 to 128 characters without braces, colons, whitespace and control characters, and no `-` first.
+
+    A command would take an id with a `-` in front for one of its options.
+    """
+    rule = "1 to 128 characters without braces, colons, whitespace and control characters, and not begin with -"
+    return _matching(value, "the task id", _TASK_ID, rule)
 
 
 def task_name(value: Any) -> str:

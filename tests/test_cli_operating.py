@@ -155,6 +155,33 @@ def test_names_of_effects_may_hold_an_equals_sign(
     assert (record.key, record.state, record.outcome) == (name, "done", outcome)
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("mail=1e400", "1e400 is too large"),
+        ("mail=NaN", "NaN is not JSON"),
+        ("handler=7", "the implicit effect keeps no outcome"),
+        ("mail", "--outcome takes NAME=JSON"),
+        ("=7", "--outcome takes NAME=JSON"),
+    ],
+)
+def test_outcomes_that_could_not_be_kept_are_refused(
+    cli: CommandLine, plain_queue: Queue, given: str, why: str
+) -> None:
+    task_id = plain_queue.enqueue("mail", side_effect="non_idempotent").id
+    (lease,) = plain_queue.claim()
+    lease.effect("mail").__enter__()
+    assert lease.fail("x").status == "reconciling"
+    assert why in cli.expect(2, "reconcile", "resolve", task_id, "done", "--outcome", given).err
+    assert plain_queue.get(task_id).open_effects == 2
+
+
+def test_an_id_is_never_taken_for_an_option(cli: CommandLine, plain_queue: Queue) -> None:
+    told = cli.expect(2, "enqueue", "mail", "--side-effect", "read_only", "--id", "--help").err
+    assert "not begin with -" in told
+    assert sum(plain_queue.stats().states.values()) == 0
+
+
 def test_reconcile_list_holds_both_kinds(cli: CommandLine, plain_queue: Queue) -> None:
     waiting, ended = store(plain_queue, 2, "non_idempotent")
     plain_queue.claim(2)

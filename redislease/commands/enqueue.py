@@ -28,7 +28,9 @@ class EnqueueRequest:
         payload: A JSON object, or something that becomes one.
         side_effect: What the task may do outside; there is no default.
         records_effects: The handler records each effect, so nothing is assumed of an attempt that recorded none.
-        idempotency_key: What makes this task the same as another; the task id by default.
+        idempotency_key: What makes this task the same as another, here and at the receiver; it does not begin with a
+            colon. A task without one shares its key with no other, not even with a later one of the same id: give one
+            where the same work may be enqueued again.
         task_id: An id of your own.
         priority: -100 to 100; higher goes first.
         delay: How long to wait first.
