@@ -121,6 +121,7 @@ def test_a_log_of_the_wrong_type_costs_its_lines(
     redis_client.set(keys.evidence("nightly"), "rubbish")
     live(queue, clock)
     assert redis_client.get(keys.evidence("nightly")) == b"rubbish"
+    assert [line["event"] for line in queue.evidence("nightly")] == ["unreadable"]
     redis_client.delete(keys.evidence("nightly"))
 
 

@@ -122,16 +122,27 @@ def evidence(context: QueueContext, task_id: str) -> Flow[list[dict[str, Any]]]:
     """The evidence of a task in the order in which it was written, also after the task itself was purged."""
     checked = validation.task_id(task_id)
     keys = context.keys
-    log = ("LRANGE", keys.evidence(checked), 0, -1)
+    log, effects_of_task = ("LRANGE", keys.evidence(checked), 0, -1), ("HGETALL", keys.effects(checked))
     try:
-        lines, stored = yield Read([log, ("HGETALL", keys.effects(checked))])
+        lines, stored = yield Read([log, effects_of_task])
     except ServerError as trouble:
         if type(trouble) is not ServerError:
             raise
-        # A key of a foreign type hides its effects, and not what the log tells.
-        (lines,) = yield Read([log])
-        return [*timeline.of_task(lines, {}), timeline.unreadable(str(trouble))]
+        lines, of_log = yield from _if_readable(log, [])
+        stored, of_effects = yield from _if_readable(effects_of_task, {})
+        return [*timeline.of_task(lines, stored), *of_log, *of_effects]
     return timeline.of_task(lines, stored)
+
+
+def _if_readable(command: tuple[Any, ...], empty: Any) -> Flow[tuple[Any, list[dict[str, Any]]]]:
+    """A reply; for a key of a foreign type, which hides only what it holds, `empty` and an event that tells of it."""
+    try:
+        (found,) = yield Read([command])
+    except ServerError as trouble:
+        if type(trouble) is not ServerError:
+            raise
+        return empty, [timeline.unreadable(str(trouble))]
+    return found, []
 
 
 def audit(context: QueueContext, *, limit: int = 100) -> Flow[list[dict[str, Any]]]:
