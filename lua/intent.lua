@@ -50,10 +50,6 @@ local function intend(task, call)
     return 'open'
   end
   local record = call.key ~= 'handler' and read_effect(task, call.key)
-  if record and record.state == 'unreadable' then
-    adopt_unreadable(task)
-    record = read_effect(task, call.key)
-  end
   if granted_before(record, call) then
     return record.left_open_by == '0' and 'open' or 'open again'
   elseif pause == 'effects' then
@@ -63,6 +59,10 @@ local function intend(task, call)
     return 'open'
   elseif task.fields.side_effect == 'read_only' then
     return 'read_only'
+  end
+  if record and record.state == 'unreadable' then
+    adopt_unreadable(task)
+    record = read_effect(task, call.key)
   end
   local answer = record and answer_recorded(task, record, call)
   if answer then

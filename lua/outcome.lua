@@ -15,7 +15,7 @@ local WIDTH = 8
 -- A worker that has lost its lease is answered why, and what it knows of its own effect is kept.
 local function hear(known, refusal, key, record, mine, token, nonce, verdict, outcome)
   if mine or record and is_earlier(record, token, nonce) then
-    testify(known, key, record, mine, verdict, outcome)
+    testify(known, key, record, mine, token, verdict, outcome)
   end
   note_late(known.id, 'late_outcome', token, verdict .. ':' .. key, 'effect', json_string(key), 'verdict',
     json_string(verdict))
@@ -30,7 +30,7 @@ local function conclude(id, owner, generation, token, key, nonce, verdict, outco
   local mine = my_lease and record.nonce == nonce and nonce ~= NO_TRY
   if mine and record.state == verdict and record.outcome == outcome
     or my_lease and verdict == 'not_done' and is_spent(record, nonce) then
-    return 'ok ' .. known.fields.status .. ' replay'
+    return 'ok ' .. (known.fields.status or '') .. ' replay'
   end
   local task, refusal = guard(id, owner, generation, token, 'outcome')
   if not known then

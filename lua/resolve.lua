@@ -79,7 +79,7 @@ local function close_decided(task)
     else
       local record = read_effect(task, key)
       note_begin(task, key, record)
-      close_effect(task, key, record, verdict, outcome)
+      decide_effect(task, key, record, verdict, outcome)
     end
     found[#found + 1] = json_string(key) .. ':' .. json_string(verdict)
     if testimony == '1' then

@@ -84,7 +84,7 @@ class EffectRecord(Answer):
 
 
 _STATES = ("open", "done", "not_done")
-_LATE = re.compile(rb"(?P<verdict>done|not_done) (?P<at>[0-9]{1,16}) (?P<outcome>.*)")
+_LATE = re.compile(rb"(?P<verdict>done|not_done) (?P<at>[0-9]{1,16}) (?P<token>[0-9]{1,16}) (?P<outcome>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +167,21 @@ def is_under_way(stored: bytes) -> bool:
 
 
 def late_verdict(stored: bytes) -> Kept | None:
-    """The testimony about an effect that is still open, as a verdict; None when there is none that can be read."""
+    """The testimony that answers an effect that is still open, as a verdict; None when there is none that can be read.
+
+    It must come from the lease whose try the record is about, or from the one before if its try was never decided.
+    """
     parts = stored.split(b"\n")
-    if len(parts) != 4 or not parts[0].startswith(b"open "):
-        return None
-    said = _LATE.fullmatch(parts[3])
+    said = _LATE.fullmatch(parts[3]) if len(parts) == 4 and parts[0].startswith(b"open ") else None
     if said is None or _is_unreadable(_found(said["verdict"].decode(), said["outcome"])):
         return None
-    return Kept(said["verdict"].decode(), said["outcome"])
+    with reading("the record of an effect"):
+        _, token, _, nonces, *_, last = parts[0].split(b" ")
+        left_open_by, *earlier = last.split(b",")
+        no_try = nonces.startswith(b"-")
+        of_this_try = said["token"] == token and not no_try
+        of_the_one_before = said["token"] in earlier[:1] and (no_try or left_open_by != b"0")
+        return Kept(said["verdict"].decode(), said["outcome"]) if of_this_try or of_the_one_before else None
 
 
 def implicit(generation: int, token: int, claimed_at: int) -> EffectRecord:

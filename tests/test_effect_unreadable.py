@@ -10,7 +10,7 @@ from leasing import again, leased
 from virtual_clock import VirtualClock
 
 from redislease import AmbiguousEffect, Done, EffectError, NotAllowedNow, NotDone, ServerError
-from redislease.commands.effects import Intent, intent
+from redislease.commands.effects import Intent, Verdict, intent, outcome
 from redislease.keys import QueueKeys
 
 pytestmark = [pytest.mark.contract, pytest.mark.broken_keys]
@@ -188,3 +188,33 @@ def test_a_part_that_cannot_be_read_hides_nothing_else(
             later.run_effect("pay", lambda effect: 1 / 0)
     else:
         assert later.run_effect("pay", lambda effect: 1 / 0) == 1
+
+
+@pytest.mark.parametrize("key", ["a\nb", "x" * 129])
+def test_what_nobody_can_name_is_no_effect(
+    queue: Any, broken: Any, redis_client: redis.Redis, keys: QueueKeys, key: str
+) -> None:
+    lease = broken("idempotent", b"rubbish", was_open=False)
+    redis_client.hset(keys.effects(lease.id), key, b"rubbish")
+    lease.run_effect("pay", lambda effect: 1)
+    assert lease.complete().open_effects == 0
+
+
+def test_a_read_only_task_has_none(queue: Any, redis_client: redis.Redis, keys: QueueKeys) -> None:
+    lease = leased(queue, "read_only", records_effects=False)
+    redis_client.hset(keys.effects(lease.id), "pay", b"rubbish")
+    with pytest.raises(NotAllowedNow):
+        lease.run_effect("pay", lambda effect: 1)
+    assert lease.complete().open_effects == 0
+
+
+def test_a_hash_without_a_status(queue: Any, redis_client: redis.Redis, keys: QueueKeys) -> None:
+    lease = leased(queue, "idempotent")
+    effect = lease.effect("pay")
+    effect.__enter__()
+    effect.record(1)
+    redis_client.hdel(keys.task(lease.id), "status")
+    verdict = Verdict(lease._handle, "pay", effect._nonce, "done", b'{"value":1}')
+    (answer,) = queue.run(outcome([verdict]))
+    assert (answer.word, answer.replay) == ("ok", True)
+    redis_client.hset(keys.task(lease.id), "status", "leased")

@@ -15,7 +15,7 @@ SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 CALLED_DIFFERENTLY = {"claim_bytes": "CALL_BYTES"}
 ONLY_IN_LUA = {
     *("sequence", "integer", "unpack", "claim_slots", "structural_lines", "effect_lines", "late_lines", "spent_nonces"),
-    *("retention_floor_ms", "signal_ms", "worker_silent_ms", "worker_seen_every_ms"),
+    *("key_bytes", "retention_floor_ms", "signal_ms", "worker_silent_ms", "worker_seen_every_ms"),
 }
 
 DOCUMENTED = {

@@ -338,3 +338,82 @@ def test_that_it_was_done_counts_more_than_that_it_was_not(queue: Any, clock: Vi
     assert (record.state, record.testimony.verdict, record.testimony.outcome) == ("open", "done", 7)
     told = [line["verdict"] for line in queue.evidence(lease.id) if line["event"] == "late_outcome"]
     assert told == ["not_done", "done"]
+
+
+class TestLaterAttempts:
+    """Whose word it is decides what it can answer."""
+
+    def decided(self, queue: Any, clock: VirtualClock, **options: Any) -> Any:
+        """The second attempt's lease, after an operator said that the first one's charge was not done, and it was."""
+        lease = leased(queue)
+        first = lease.effect("charge", **options).__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        queue.resolve(lease.id, "retry", by="ops", effects={"charge": "not_done"})
+        with pytest.raises(LeaseLost):
+            first.record("ch_1")
+        (second,) = queue.claim()
+        return second
+
+    def test_a_word_that_was_judged_answers_no_later_try(self, queue: Any, clock: VirtualClock) -> None:
+        second = self.decided(queue, clock, request={"amount": 100})
+        second.effect("charge", request={"amount": 200}).__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        (record,) = queue.effects(second.id)
+        assert (record.state, record.testimony.outcome) == ("open", "ch_1"), "it is still shown"
+        with pytest.raises(NotAllowedNow):
+            queue.resolve(second.id, "retry", by="ops", accept_late=True)
+
+    def test_the_try_in_question_counts_more_than_the_one_before(self, queue: Any, clock: VirtualClock) -> None:
+        second = self.decided(queue, clock)
+        late = second.effect("charge").__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        with pytest.raises(LeaseLost):
+            late.record("ch_2")
+        queue.resolve(second.id, "retry", by="ops", accept_late=True)
+        (third,) = queue.claim()
+        assert third.run_effect("charge", lambda effect: 1 / 0) == "ch_2"
+
+    def test_the_one_before_answers_while_its_try_was_never_decided(self, queue: Any, clock: VirtualClock) -> None:
+        lease = leased(queue, "idempotent", max_expirations=2)
+        first = lease.effect("charge").__enter__()
+        again(queue, clock).effect("charge").__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        with pytest.raises(LeaseLost):
+            first.record("ch_1")
+        assert queue.resolve(lease.id, "done", by="ops", accept_late=True).status == "dead"
+        assert [(one.state, one.outcome) for one in queue.effects(lease.id)] == [("done", "ch_1")]
+
+    def test_a_try_that_never_left_stands_before_nobody(self, queue: Any, clock: VirtualClock) -> None:
+        lease = leased(queue)
+        first = lease.effect("charge").__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        queue.resolve(lease.id, "retry", by="ops", effects={"charge": "not_done"})
+        (second,) = queue.claim()
+        with pytest.raises(NotDone):
+            second.run_effect("charge", never)
+        second.fail("no route")
+        clock.advance_ms(60_000)
+        (third,) = queue.claim()
+        third.run_effect("charge", lambda effect: "ch_3")
+        with pytest.raises(LeaseLost):
+            first.record("ch_1")
+        (record,) = queue.effects(lease.id)
+        assert (record.outcome, record.testimony.outcome) == ("ch_3", "ch_1")
+
+    @pytest.mark.parametrize("outcome", [None, 7])
+    def test_an_operators_finding_of_the_same_bytes_is_no_answer(
+        self, queue: Any, clock: VirtualClock, outcome: Any
+    ) -> None:
+        lease = leased(queue)
+        late = lease.effect("charge").__enter__()
+        clock.advance_ms(60_001)
+        queue.reap()
+        queue.resolve(lease.id, "dead", by="ops", effects={"charge": Done(outcome)})
+        with pytest.raises(LeaseLost):
+            late.record(outcome)
+        assert "late_outcome" in [line["event"] for line in queue.evidence(lease.id)]

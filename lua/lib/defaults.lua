@@ -18,6 +18,7 @@ local LIMIT = {
   claim_bytes = 4194304,
   claim_slots = 16,
   effects = 1000,
+  key_bytes = 128,
   spent_nonces = 72,
   structural_lines = 1000,
   effect_lines = 900,

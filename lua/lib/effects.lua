@@ -1,6 +1,6 @@
 -- Uses     handler evidence
 -- Exports  NO_TRY is_spent spent_with is_earlier read_effect read_own_effect open_in_all adopt_unreadable open_effect
--- Exports  note_begin note_outcome close_effect return_effect testify
+-- Exports  note_begin note_outcome close_effect return_effect decide_effect testify
 --
 -- Effects on the outside world. Each is a field of `effects:ID`, named by its key; its value is four lines that a person
 -- can read: state, token, generation, nonce (behind a comma those of earlier tries of the attempt), digest of the request,
@@ -98,8 +98,9 @@ local function read_own_effect(task, key, generation, token, nonce)
   return text and parse_effect(key, text) or nil
 end
 
+-- Whether it is known too late that it was done, and which lease said so.
 local function says_done(record)
-  return string.sub(record.late, 1, 5) == 'done '
+  return string.match(record.late, '^done %d+ (%d+) ')
 end
 
 -- Whether a call is of the lease that had begun the effect before the one that its record names.
@@ -118,11 +119,12 @@ local function write_effect(task, key, record)
     .. record.left_open_by .. record.earlier .. '\n' .. record.name .. '\n' .. record.outcome .. '\n' .. record.late)
 end
 
--- The keys of a task's effects: those that are stored, and those that this call has planned.
+-- The keys of a task's effects: those that are stored, and those that this call has planned. What nobody can name is no
+-- effect.
 local function keys_of_effects(task)
   local keys, known = {}, {}
   local function add(key)
-    if key and not known[key] then
+    if key and not known[key] and #key <= LIMIT.key_bytes and not string.find(key, '%c') then
       known[key] = true
       keys[#keys + 1] = key
     end
@@ -188,11 +190,12 @@ local function note_outcome(task, key, record, verdict)
     .. verdict .. '"}')
 end
 
--- Which lease had begun an effect before a call of another.
+-- Which lease had begun an effect before a call of another. A try of which its own holder says that it did not happen is
+-- none.
 local function begun_before(call, before)
   if not before then
     return ''
-  elseif before.token == call.token or before.nonce == NO_TRY then
+  elseif before.token == call.token or before.nonce == NO_TRY or before.state == 'not_done' then
     return before.earlier
   end
   return ',' .. before.token .. ',' .. before.nonce
@@ -234,13 +237,26 @@ local function return_effect(task, key, record)
   write_effect(task, key, record)
 end
 
--- What a worker says of its effect after it has lost the lease: kept, and deciding nothing. That it was done counts more
--- than that it was not, also after somebody else has decided; that it was not says nothing of an earlier lease's try.
-local function testify(task, key, record, mine, verdict, outcome)
-  local worth = verdict == 'done' and not says_done(record)
-    or mine and record.state == 'open' and record.late == '' and record.left_open_by == '0'
+-- What a person decides: the try is over, and what its worker says from now on comes from before.
+local function decide_effect(task, key, record, verdict, outcome)
+  if record.nonce ~= NO_TRY then
+    record.earlier = ',' .. record.token .. ',' .. record.nonce
+    record.nonce = NO_TRY
+  end
+  close_effect(task, key, record, verdict, outcome)
+end
+
+-- What a worker says of its effect after it has lost the lease: kept with its token, and deciding nothing. That it was
+-- done counts more than that it was not, also after somebody else has decided, and of two that say so the one whose try
+-- the record is about; that it was not says nothing of an earlier lease's try.
+local function testify(task, key, record, mine, token, verdict, outcome)
+  local worth = mine and record.state == 'open' and record.late == '' and record.left_open_by == '0'
+  if verdict == 'done' then
+    local said_by = says_done(record)
+    worth = not said_by or mine and said_by ~= token
+  end
   if worth then
-    record.late = verdict .. ' ' .. now_text .. ' ' .. outcome
+    record.late = verdict .. ' ' .. now_text .. ' ' .. token .. ' ' .. outcome
     write_effect(task, key, record)
   end
 end

@@ -59,7 +59,8 @@ class Effect(NamedTuple):
         nonce: Of the call that opened it last.
         digest: Of the request; `-` once it did not happen.
         outcome: What was recorded.
-        late: The verdict of a holder that had lost its lease, if there is testimony.
+        late: The verdict of a holder that had lost its lease, if there is testimony; `inherited` when it was another
+            lease than the one that opened it last, which says that it was done.
         spent: The nonces that it replaced in the same attempt.
         again: An earlier lease had left it open.
         earlier: Token and nonce of the lease that had begun it before, if there is one.
@@ -217,6 +218,13 @@ class Ghost(NamedTuple):
             return self.forget(task, key)
         digest = b"-" if verdict == b"not_done" else effect.digest
         return self.record(effect._replace(state=verdict, digest=digest, outcome=outcome))
+
+    def end_try(self, task: bytes, key: bytes) -> Ghost:
+        """The same when a person is about to decide: what the try's holder says from now on comes from before."""
+        effect = self.effect(task, key)
+        if key == HANDLER or effect is None or effect.nonce == b"-":
+            return self
+        return self.record(effect._replace(nonce=b"-", earlier=(effect.token, effect.nonce)))
 
     def give_up(self, task: bytes, key: bytes) -> Ghost:
         """The same after a try that did not happen: of one that an earlier lease had begun it says nothing."""

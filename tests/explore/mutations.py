@@ -155,7 +155,7 @@ MUTATIONS = (
     Mutation("an intent is not counted", "lib/effects.lua", "    increase(task, 'open_effects')\n", "", EFFECTS),
     Mutation("an outcome is not counted", "lib/effects.lua", "  close_one(task)\n", "", EFFECTS),
     Mutation(
-        "testimony closes an effect", "outcome.lua", "    testify(known, key, record, mine, verdict, outcome)",
+        "testimony closes an effect", "outcome.lua", "    testify(known, key, record, mine, token, verdict, outcome)",
         "    close_effect(known, key, record, verdict, outcome)", EFFECTS,
     ),
     Mutation(

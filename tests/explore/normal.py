@@ -173,8 +173,11 @@ class Normal:
     def _effect(self, naming: Naming, field: bytes) -> bytes:
         record = effect_record(field)
         if "read" in self.merges:
-            late = record.late.split(b" ")[0] + b" 1 " if record.late else b""
-            record = record._replace(opened_at=b"1", closed_at=b"0", name=b"", late=late)
+            record = record._replace(opened_at=b"1", closed_at=b"0", name=b"")
+        if record.late:
+            verdict, at, token, outcome = record.late.split(b" ", 3)
+            at, outcome = (b"1", b"") if "read" in self.merges else (at, outcome)
+            record = record._replace(late=b"%b %b %d %b" % (verdict, at, naming.token(int(token)), outcome))
         left_open_by = record.left_open_by.split(b",")[0]
         for token, nonce in [record.earlier()] if record.earlier() else []:
             left_open_by += b",%d,%b" % (naming.token(token), nonce)

@@ -107,6 +107,13 @@ class EffectRecord(NamedTuple):
         _, *earlier = self.left_open_by.split(b",")
         return (int(earlier[0]), earlier[1]) if earlier else ()
 
+    def said(self) -> bytes:
+        """The verdict that came too late; `inherited` when another lease than the record's says that it was done."""
+        if not self.late:
+            return b""
+        verdict, _, token, _ = self.late.split(b" ", 3)
+        return verdict if token == self.token else b"inherited"
+
     def told(self) -> tuple[bytes, int, bytes, bytes, bytes, bytes, tuple[bytes, ...], bool, tuple[Any, ...]]:
         """What its callers know of it, in the order of `ghost.Effect` behind task and key."""
         nonce, *spent = self.nonce.split(b",")
@@ -116,7 +123,7 @@ class EffectRecord(NamedTuple):
             nonce,
             self.digest,
             self.outcome,
-            self.late.split(b" ")[0],
+            self.said(),
             tuple(spent),
             self.left_open_by.split(b",")[0] != b"0",
             self.earlier(),

@@ -103,9 +103,9 @@ def intend(queue: ModelQueue, held: Held, key: str, nonce: str, request: Any) ->
     spent = record.over() if record and mine else ()
     begun = ModelEffect(held.token, held.generation, nonce, request, left_open_by=left_open_by, spent=spent)
     if record:
-        known = mine or record.nonce == NO_TRY
+        known = mine or record.nonce == NO_TRY or record.state == "not_done"
         begun.earlier = record.earlier if known else (record.token, record.nonce)
-        begun.testimony = record.testimony if record.says_done else None
+        begun.testimony, begun.said_by = (record.testimony, record.said_by) if record.says_done else (None, 0)
     task.effects[key] = begun
     return "intent", "again" if left_open_by else "open"
 
@@ -139,8 +139,9 @@ def tell(queue: ModelQueue, held: Held, key: str, nonce: str, verdict: str, outc
     if refused := _refused(queue, held, "outcome"):
         if record and (mine or record.earlier == (held.token, nonce)):
             alone = mine and record.state == "open" and record.testimony is None and not record.left_open_by
-            if alone or (verdict == "done" and not record.says_done):
-                record.testimony = verdict, outcome
+            better = not record.says_done or (mine and record.said_by != held.token)
+            if better if verdict == "done" else alone:
+                record.testimony, record.said_by = (verdict, outcome), held.token
         return refused
     if record is None or not mine:
         return "told", "unknown_effect"

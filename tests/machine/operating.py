@@ -7,7 +7,7 @@ from typing import Any
 
 from .queue import ModelQueue
 from .refusal import Outcome
-from .task import HANDLER, ModelTask
+from .task import HANDLER, NO_TRY, ModelTask
 
 GOES_TO = {"done": "completed", "retry": "ready", "dead": "dead"}
 UNKNOWN: Outcome = ("task_unknown",)
@@ -118,7 +118,10 @@ def resolve(
         if key == HANDLER:
             task.handler_open = False
         else:
-            task.effects[key].state, task.effects[key].outcome = verdict, outcome
+            effect = task.effects[key]
+            if effect.nonce != NO_TRY:
+                effect.earlier, effect.nonce = (effect.token, effect.nonce), NO_TRY
+            effect.state, effect.outcome = verdict, outcome
     _forgive(task)
     queue.counters["resolved"] += 1
     if task.status == "reconciling":

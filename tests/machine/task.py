@@ -39,6 +39,7 @@ class ModelEffect:
     left_open_by: int | None = None
     testimony: tuple[str, Any] | None = None
     spent: tuple[str, ...] = ()
+    said_by: int = 0
     earlier: tuple[int, str] | None = None
     """Token and nonce of the lease that had begun it before."""
 

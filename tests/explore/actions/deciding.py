@@ -173,7 +173,7 @@ class Resolve(TaskDecision):
             to = None
         outcome = self.decide(view, call, task, token, to, *groups, decision=decision, result="")
         for key in keys if to is not None and not outcome.died else ():
-            outcome.ghost = outcome.ghost.close(task, key, verdict.encode(), b"")
+            outcome.ghost = outcome.ghost.end_try(task, key).close(task, key, verdict.encode(), b"")
         return outcome
 
 

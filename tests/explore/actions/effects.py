@@ -77,8 +77,9 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     spent = asked.nonce == record.nonce or asked.nonce in record.spent
     if mine and (spent or (record.state != b"not_done" and record.nonce != b"-")):
         return (b"reused",), None
-    begun = record.earlier if mine or record.nonce == b"-" else (record.token, record.nonce)
-    asked = asked._replace(earlier=begun, late=record.late if record.late == b"done" else b"")
+    known = mine or record.nonce == b"-" or record.state == b"not_done"
+    begun = record.earlier if known else (record.token, record.nonce)
+    asked = asked._replace(earlier=begun, late=b"inherited" if record.late in (b"done", b"inherited") else b"")
     if record.state == b"not_done":
         return (b"open", b""), asked._replace(spent=(record.nonce, *record.spent) if mine else ())
     if record.digest != asked.digest:
@@ -90,13 +91,27 @@ def _answer(view: View, lease: Lease, asked: Effect) -> tuple[tuple[bytes, ...],
     return (b"open", b"again"), asked._replace(spent=record.spent if mine else (), again=True)
 
 
+def _nonces_of(record: Effect, lease: Lease) -> list[bytes]:
+    """The calls of a lease that the record of an effect still knows, as far as they can still be answered otherwise."""
+    known = []
+    if record.token == lease.token:
+        known += list(record.spent[:1]) if record.nonce == b"-" else [record.nonce]
+    if record.earlier and record.earlier[0] == lease.token:
+        known.append(record.earlier[1])
+    return known
+
+
 def _is_heard(record: Effect, lease: Lease, nonce: bytes, verdict: bytes) -> bool:
-    """Whether testimony is kept: that it was done counts more, and that it was not speaks of the only try."""
+    """Whether testimony is kept.
+
+    That it was done counts more, most of all from the try that the record is about; that it was not is kept of an only
+    try.
+    """
     mine = (record.token, record.nonce) == (lease.token, nonce)
     if not mine and record.earlier != (lease.token, nonce):
         return False
     if verdict == b"done":
-        return record.late != b"done"
+        return record.late != b"done" and (mine or record.late != b"inherited")
     return mine and record.state == b"open" and not record.late and not record.again
 
 
@@ -112,8 +127,7 @@ class Record(Action):
             record = view.ghost.effect(lease.task, KEY.encode())
             if record is None:
                 continue
-            if record.token == lease.token:
-                nonce = record.spent[0] if record.nonce == b"-" else record.nonce
+            for nonce in _nonces_of(record, lease):
                 yield position, nonce.decode(), "done"
                 yield position, nonce.decode(), "not_done"
             yield position, "n0", "done"
@@ -141,7 +155,8 @@ class Record(Action):
             expect(outcome, answer == right, f"G2: an outcome after the lease was answered {answer}, not {right}")
             if record and _is_heard(record, lease, nonce.encode(), verdict.encode()):
                 outcome.testimony = lease.task
-                outcome.ghost = view.ghost.record(record._replace(late=verdict.encode()))
+                own = record.token == lease.token
+                outcome.ghost = view.ghost.record(record._replace(late=verdict.encode() if own else b"inherited"))
         elif not record or not mine:
             expect(outcome, answer[0] == b"unknown_effect", f"an outcome of nothing was answered {answer}")
         elif record.state != b"open":
