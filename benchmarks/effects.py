@@ -21,7 +21,7 @@ from benchmarks.throughput import sets_per_s
 from redislease import AsyncLease, Lease, Queue, Worker, ids
 from redislease.commands import effects as commands
 from redislease.handle import Handle
-from redislease.worker.process import freeze_imports
+from redislease.worker.process import calm_collector
 
 REQUEST = {"to": "ada@example.org", "text": "x" * 50}
 OUTCOME = {"message": 12_345}
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    freeze_imports()
+    calm_collector()
     with BenchmarkServer(options, tcp=True) as server:
         show(f"one effect, {server.description()}", cost_of_effects(server, 900), as_json=options.json)
         rows = [{"way": way} | medians(throughput(server, way, options.tasks, options.runs)) for way in WAYS]

@@ -18,7 +18,7 @@ from benchmarks.report import medians, show
 from benchmarks.server import BenchmarkServer, arguments
 from benchmarks.throughput import sets_per_s
 from redislease import Worker
-from redislease.worker.process import freeze_imports
+from redislease.worker.process import calm_collector
 
 
 def throughput(server: BenchmarkServer, client: redis.Redis, tasks: int, concurrency: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--pickups", type=int, default=300)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    freeze_imports()
+    calm_collector()
     with BenchmarkServer(options, tcp=True) as server, server.client() as client:
         rows = [
             {"handlers at once": at_once}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-FREEZE = "import gc; from redislease.worker.process import PACE, freeze_imports; "
+FREEZE = "import gc; from redislease.worker.process import PACE, calm_collector; "
 
 
 def answer_of(program: str) -> str:
@@ -15,11 +15,11 @@ def answer_of(program: str) -> str:
 
 
 def test_the_collector_looks_less_often_in_a_worker_process() -> None:
-    assert answer_of("freeze_imports(); print(gc.get_threshold() == PACE, gc.isenabled())") == "True True"
+    assert answer_of("calm_collector(); print(gc.get_threshold() == PACE, gc.isenabled())") == "True True"
 
 
 def test_an_application_keeps_a_pace_of_its_own() -> None:
     own = answer_of(
-        "gc.set_threshold(900, 5, 5); gc.disable(); freeze_imports(); print(*gc.get_threshold(), gc.isenabled())"
+        "gc.set_threshold(900, 5, 5); gc.disable(); calm_collector(); print(*gc.get_threshold(), gc.isenabled())"
     )
     assert own == "900 5 5 False"

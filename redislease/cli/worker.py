@@ -16,7 +16,7 @@ from redislease.async_queue import AsyncQueue
 from redislease.cli.errors import ExitCode
 from redislease.errors import ConfigurationError
 from redislease.queue import Queue
-from redislease.worker.process import freeze_imports
+from redislease.worker.process import calm_collector
 from redislease.worker.worker import GRACE_S, Worker
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -128,7 +128,7 @@ def worker(
         found = Worker(found, concurrency=concurrency, grace=grace, name=name, weights=weights, listen=listen)
     elif any(value is not None for value in (concurrency, grace_s, name, weights, listen)):
         raise ConfigurationError("a Worker has its settings in the code: name its queues to set them here")
-    freeze_imports()
+    calm_collector()
     found.run()
     if found.abandoned:
         # A handler that swallows everything would keep the interpreter from ending.

@@ -13,8 +13,8 @@ A busy worker has thousands of objects in hand, and none is left in a circle whe
 _PACE_AT_START = gc.get_threshold()
 
 
-def freeze_imports() -> None:
-    """Takes what was loaded so far out of the sight of the garbage collector, and has it look less often.
+def calm_collector() -> None:
+    """Takes what was loaded so far out of the sight of the garbage collector, and has the collector look less often.
 
     What was loaded lives as long as the process, and looking through it takes 10 ms and more, in which no handler goes
     on. An application that has set a pace of its own keeps it.
